@@ -1,0 +1,51 @@
+"""The errors a user can act on: one sentence that names the thing, its value and what to do."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class AcidError(Exception):
+    """Base of every error raised on purpose; the CLI prints its message without a traceback."""
+
+
+class ShapeError(AcidError, ValueError):
+    """A tensor has the wrong rank, size or dtype."""
+
+
+class PlanningError(AcidError, RuntimeError):
+    """A plan cannot be made, e.g. every candidate of a problem has a non-finite cost."""
+
+
+class DataError(AcidError, ValueError):
+    """Episodes on disk are missing, truncated, foreign or too short."""
+
+
+class CheckpointError(AcidError, ValueError):
+    """A checkpoint folder is missing, corrupt or belongs to something else."""
+
+
+class UnknownNameError(AcidError, KeyError):
+    """A name is not in a registry; the message suggests the nearest ones."""
+
+    def __str__(self) -> str:  # KeyError would print the repr
+        return str(self.args[0])
+
+
+def look_up(registry: Mapping[str, T], name: str, kind: str) -> T:
+    """`registry[name]`, or an UnknownNameError with "did you mean"."""
+    if name in registry:
+        return registry[name]
+    raise UnknownNameError(f"unknown {kind} {name!r}{did_you_mean(name, registry)}")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=2, cutoff=0.5)
+    if close:
+        return f"; did you mean {' or '.join(map(repr, close))}?"
+    return f"; known: {', '.join(map(repr, sorted(known)))}"

@@ -1,0 +1,149 @@
+"""The few types that every room shares, with their shapes.
+
+Letters used in every docstring: B problems, N candidates, H model steps, A numbers per model action,
+a numbers per environment action, P tokens per latent, D numbers per token, J search iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from acid.errors import DataError, ShapeError
+
+
+@runtime_checkable
+class WorldModel(Protocol):
+    """What a model must offer to be planned with."""
+
+    def encode(self, observation: Tensor) -> Tensor:
+        """Observations [B, ...] to latents [B, P, D] (or [B, T, P, D] for T context frames, the last one now)."""
+        ...
+
+    def rollout(self, latent: Tensor, actions: Tensor) -> Tensor:
+        """Start latents [B, P, D] and normalised actions [B, N, H, A] to imagined latents [B, N, H, P, D]."""
+        ...
+
+
+@runtime_checkable
+class InverseDynamics(Protocol):
+    """What a verifier must offer: the action behind a transition."""
+
+    def infer(self, latent: Tensor, next_latent: Tensor) -> Tensor:
+        """Latents [..., P, D] and their successors [..., P, D] to normalised actions [..., A]."""
+        ...
+
+
+@dataclass(frozen=True)
+class ActionScaler:
+    """Between environment actions (a numbers a step) and a model's actions (a block of steps, z-scored).
+
+    The statistics come from the training split and travel with the checkpoint.
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    block: int = 1
+
+    def __post_init__(self) -> None:
+        if len(self.mean) != len(self.std) or not self.mean:
+            raise ShapeError(f"action statistics need one mean and one std per dimension, got {self.mean} and {self.std}")
+        bad = [i for i, s in enumerate(self.std) if not (0 < s < float("inf"))]
+        if bad:
+            raise DataError(
+                f"action dimension {bad[0]} has standard deviation {self.std[bad[0]]}; a constant or non-finite action "
+                "cannot be normalised: drop that dimension or collect more varied data"
+            )
+        if self.block < 1:
+            raise ShapeError(f"action block must be at least 1, got {self.block}")
+
+    @property
+    def env_size(self) -> int:
+        """a: numbers per environment action."""
+        return len(self.mean)
+
+    @property
+    def size(self) -> int:
+        """A: numbers per model action."""
+        return self.env_size * self.block
+
+    def _statistics(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        return like.new_tensor(self.mean).repeat(self.block), like.new_tensor(self.std).repeat(self.block)
+
+    def normalise(self, env_actions: Tensor) -> Tensor:
+        """[..., H*block, a] in environment units to [..., H, A] normalised."""
+        *lead, steps, size = env_actions.shape
+        if size != self.env_size or steps % self.block:
+            raise ShapeError(
+                f"environment actions must be [..., steps, {self.env_size}] with steps a multiple of {self.block}, "
+                f"got {list(env_actions.shape)}"
+            )
+        mean, std = self._statistics(env_actions)
+        return (env_actions.reshape(*lead, steps // self.block, self.size) - mean) / std
+
+    def denormalise(self, actions: Tensor) -> Tensor:
+        """[..., H, A] normalised to [..., H*block, a] in environment units."""
+        *lead, horizon, size = actions.shape
+        if size != self.size:
+            raise ShapeError(f"model actions must end in size {self.size}, got {list(actions.shape)}")
+        mean, std = self._statistics(actions)
+        return (actions * std + mean).reshape(*lead, horizon * self.block, self.env_size)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """B planning problems, already encoded."""
+
+    start: Tensor  # [B, P, D], or [B, T, P, D] for T context frames
+    goal: Tensor  # [B, P, D]
+
+    @property
+    def size(self) -> int:
+        return self.goal.shape[0]
+
+    @property
+    def now(self) -> Tensor:
+        """The current latent [B, P, D]: the last context frame."""
+        return self.start if self.start.dim() == 3 else self.start[:, -1]
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """What the model imagines for a set of candidates."""
+
+    latents: Tensor  # [B, N, H+1, P, D], the first one observed
+    actions: Tensor  # [B, N, H, A], normalised
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What the search did, per iteration and problem (all [J, B])."""
+
+    best: Tensor  # lowest total cost
+    costs: Mapping[str, Tensor]  # mean over the elites, per term
+    spreads: Mapping[str, Tensor]  # standard deviation over the candidates, per term (σ_g, σ_a)
+    weights: Mapping[str, Tensor]  # what each term was multiplied by (w)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A chosen action sequence for each of B problems and what is known about it."""
+
+    actions: Tensor  # [B, H, A], normalised
+    env_actions: Tensor | None  # [B, H*block, a] in environment units, if the planner has a scaler
+    imagined: Tensor  # [B, H+1, P, D]
+    costs: Mapping[str, Tensor]  # [B] per term, unweighted
+    consistency: Tensor | None  # [B, H] per-step residual, if a consistency term was used
+    trace: Trace
+    seconds: Mapping[str, float] = field(default_factory=dict)  # encode, rollout, one per cost term, total
+
+
+def check_finite(name: str, tensor: Tensor) -> Tensor:
+    """The tensor itself, or a ShapeError naming it when it holds NaN or infinity."""
+    if not torch.isfinite(tensor).all():
+        raise ShapeError(f"{name} holds NaN or infinite values (shape {list(tensor.shape)})")
+    return tensor
