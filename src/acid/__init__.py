@@ -1,0 +1,62 @@
+"""Planning with learned world models, verified by cycle action consistency.
+
+A plan is a search over action sequences, scored by a cost on the trajectory a world model imagines. ACID is one term of
+that cost: an inverse dynamics model reads the imagined transitions and must find the actions that were asked for.
+
+    planner = Planner(model, acid_cost(verifier), CEM(), horizon=5)
+    plan = planner.plan(observation, goal, seed=0)
+
+These are the names for planning with a model and fitting its verifier. Tasks, data, training, evaluation and figures
+have rooms of their own (`acid.tasks`, `acid.data`, ...), whose dependencies are optional extras.
+"""
+
+from acid import errors
+from acid.planning import (
+    CEM,
+    ICEM,
+    MPPI,
+    ActionConsistency,
+    ActionNorm,
+    Adaptive,
+    Constant,
+    Controller,
+    Cost,
+    Custom,
+    GoalDistance,
+    Gradient,
+    Planner,
+    Shooting,
+    acid_cost,
+    goal_cost,
+)
+from acid.types import ActionScaler, InverseDynamics, Plan, Problem, WorldModel
+from acid.verifier import Verifier
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CEM",
+    "ICEM",
+    "MPPI",
+    "ActionConsistency",
+    "ActionNorm",
+    "ActionScaler",
+    "Adaptive",
+    "Constant",
+    "Controller",
+    "Cost",
+    "Custom",
+    "GoalDistance",
+    "Gradient",
+    "InverseDynamics",
+    "Plan",
+    "Planner",
+    "Problem",
+    "Shooting",
+    "Verifier",
+    "WorldModel",
+    "__version__",
+    "acid_cost",
+    "errors",
+    "goal_cost",
+]

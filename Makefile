@@ -1,0 +1,66 @@
+# Every habit of the project by name. Each target sets up .venv by itself; only the first time takes long.
+
+PYTHON ?= python3.11
+TEST_JOBS ?= 2
+PYTEST_ARGS ?=
+
+BIN := .venv/bin
+PIP := $(BIN)/pip --disable-pip-version-check
+READY := .venv/.ready
+DOCS_READY := .venv/.ready-docs
+
+GL_PACKAGES := libegl1 libegl-mesa0 libgl1-mesa-dri
+HAS_GL := $(PYTHON) -c 'import ctypes, os, sys; \
+	"MUJOCO_GL" in os.environ or sys.platform != "linux" or ctypes.CDLL("libEGL.so.1")' 2>/dev/null
+
+.DEFAULT_GOAL := help
+.PHONY: help setup gl demo test lint format bench docs clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(READY) gl  ## Create .venv with everything that the other targets need
+
+demo: setup  ## Plan the same Reacher problems with and without ACID
+	$(BIN)/acid demo
+
+test: lint gl  ## Lint, type check and run all tests
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(TEST_JOBS) $(PYTEST_ARGS)
+
+lint: $(READY)  ## Check style, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: $(READY)  ## Fix what ruff can fix
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup  ## Run every benchmark
+	@set -e; for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done
+
+docs: $(DOCS_READY) gl  ## Build the guides and the API pages into site/
+	$(BIN)/python docs/build.py site
+
+clean:  ## Remove what the other targets made, .venv included; data, runs and results stay
+	rm -rf .venv site build src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	find src tests benchmarks examples docs -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# torch comes first and by itself, so that the build which the constraints pin is chosen before anything asks for another.
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) install --quiet -c constraints.txt torch
+	$(PIP) install --quiet -c constraints.txt -e '.[all,dev]'
+	@touch $@
+
+$(DOCS_READY): $(READY)
+	$(PIP) install --quiet -c constraints.txt -e '.[docs]'
+	@touch $@
+
+# Rendering without a screen needs EGL, a system library that pip cannot bring.
+gl:
+	@$(HAS_GL) || if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -y -qq $(GL_PACKAGES); \
+	else \
+		echo "Rendering needs libEGL.so.1. On Debian or Ubuntu run: sudo apt-get install $(GL_PACKAGES)" >&2; exit 1; \
+	fi

@@ -1,0 +1,255 @@
+"""Checkpoints: `model.safetensors` with the weights and `config.json` with all the rest.
+
+Nothing executable is ever read: the config names a kind that the caller's code knows how to build.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import os
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from acid.errors import AcidError, CheckpointError, did_you_mean
+from acid.types import ActionScaler
+
+C = TypeVar("C")
+
+WEIGHTS = "model.safetensors"
+CONFIG = "config.json"
+_ENTRIES = ("kind", "config", "scaler", "metadata", "weights")
+_HALF = (torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint folder holds."""
+
+    kind: str  # registry name of what the weights belong to
+    config: dict[str, Any]
+    state: dict[str, Tensor]
+    scaler: ActionScaler | None
+    metadata: dict[str, Any]
+
+
+def save(
+    folder: str | os.PathLike[str],
+    *,
+    kind: str,
+    config: Any,
+    state: Mapping[str, Tensor] | nn.Module,
+    scaler: ActionScaler | None = None,
+    metadata: Mapping[str, Any] | None = None,
+    dtype: torch.dtype | None = None,
+) -> None:
+    """Write a checkpoint; whoever loads it meanwhile finds the old one, the new one or an error, never a mixture.
+
+    `config` is a dataclass or a mapping of JSON values. `dtype` stores floating-point weights in fewer bits; they load
+    as float32 again.
+    """
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    weights, description = target / f"{WEIGHTS}.partial", target / f"{CONFIG}.partial"
+    try:
+        save_file(_storable(state, dtype), weights)
+        content = {
+            "kind": kind,
+            "config": _plain(config),
+            "scaler": None if scaler is None else _plain(scaler),
+            "metadata": dict(metadata or {}),
+            "weights": _digest(weights),  # ties the two files together
+        }
+        description.write_text(_to_json(content, target), encoding="utf-8")
+        for partial in (weights, description):
+            _flush(partial)
+        os.replace(weights, target / WEIGHTS)
+        os.replace(description, target / CONFIG)
+    finally:
+        for partial in (weights, description):
+            partial.unlink(missing_ok=True)
+
+
+def load(folder: str | os.PathLike[str], kind: str | None = None) -> Checkpoint:
+    """Read a checkpoint, and make sure that it is of this kind when one is named."""
+    source = Path(folder)
+    content = _read_config(source)
+    if kind is not None and content["kind"] != kind:
+        raise CheckpointError(f"{source} holds a {content['kind']!r} checkpoint, not a {kind!r} one")
+    weights = _existing(source, WEIGHTS)
+    try:
+        state = load_file(weights)
+    except SafetensorError as error:
+        raise CheckpointError(f"{weights} is truncated or damaged ({error}); fetch or train it again") from error
+    if _digest(weights) != content["weights"]:
+        raise CheckpointError(
+            f"{weights} and {CONFIG} beside it are from different checkpoints; save or fetch it again"
+        )
+    return Checkpoint(
+        kind=content["kind"],
+        config=content["config"],
+        state={name: value.float() if value.dtype in _HALF else value for name, value in state.items()},
+        scaler=None if content["scaler"] is None else _read_scaler(content["scaler"], source),
+        metadata=content["metadata"],
+    )
+
+
+def load_state(module: nn.Module, checkpoint: Checkpoint) -> None:
+    """Put the checkpoint's weights into a module that must have exactly the same tensors."""
+    wanted, found = module.state_dict(), checkpoint.state
+    wrong = [name for name in wanted if name in found and wanted[name].shape != found[name].shape]
+    problems = [
+        ("lack", [name for name in wanted if name not in found]),
+        ("have the unexpected", sorted(name for name in found if name not in wanted)),
+        ("differ in shape at", [f"{n} {list(found[n].shape)} instead of {list(wanted[n].shape)}" for n in wrong]),
+    ]
+    told = [f"{verb} {_some(names)}" for verb, names in problems if names]
+    if told:
+        raise CheckpointError(
+            f"the weights of this {checkpoint.kind!r} checkpoint do not fit {type(module).__name__}: "
+            f"they {' and '.join(told)}"
+        )
+    module.load_state_dict(found)
+
+
+def fingerprint(folder: str | os.PathLike[str]) -> str:
+    """Twelve hexadecimal digits that change with the weights."""
+    return _digest(_existing(Path(folder), WEIGHTS))[:12]
+
+
+def config_from(cls: type[C], mapping: Mapping[str, Any]) -> C:
+    """Build a (nested) dataclass from JSON values; unknown keys, missing keys and wrong types are refused."""
+    return _build(cls, mapping, cls.__name__)
+
+
+def _build(cls: Any, mapping: Any, where: str) -> Any:
+    if not isinstance(mapping, Mapping):
+        raise CheckpointError(f"{where} must be an object with named values, got {mapping!r}")
+    fields = {field.name: field for field in dataclasses.fields(cls) if field.init}
+    for name in mapping:
+        if name not in fields:
+            raise CheckpointError(f"{where} has no setting {name!r}{did_you_mean(name, fields)}")
+    absent = [name for name, field in fields.items() if name not in mapping and _is_required(field)]
+    if absent:
+        raise CheckpointError(f"{where} lacks the setting {_some(absent)}")
+    hints = get_type_hints(cls)
+    return cls(**{name: _convert(hints[name], value, f"{where}.{name}") for name, value in mapping.items()})
+
+
+def _convert(kind: Any, value: Any, where: str) -> Any:
+    """A JSON value as the annotated type: lists become tuples, objects become dataclasses."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return _convert_union(arguments, value, where)
+    if dataclasses.is_dataclass(kind):
+        return _build(kind, value, where)
+    if origin is tuple and isinstance(value, list | tuple):
+        items = arguments[:1] * len(value) if arguments[-1] is Ellipsis else arguments
+        if len(items) == len(value):
+            return tuple(
+                _convert(item, v, f"{where}[{i}]") for i, (item, v) in enumerate(zip(items, value, strict=True))
+            )
+    elif origin is Literal:
+        if value in arguments:
+            return value
+    elif kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    elif kind is Any or (isinstance(value, origin or kind) and (kind is bool or not isinstance(value, bool))):
+        return value
+    raise CheckpointError(
+        f"{where} must be {getattr(kind, '__name__', kind) if origin is None else kind}, got {value!r}"
+    )
+
+
+def _convert_union(options: tuple[Any, ...], value: Any, where: str) -> Any:
+    if value is None and type(None) in options:
+        return None
+    failure: CheckpointError | None = None
+    for option in options:
+        if option is not type(None):
+            try:
+                return _convert(option, value, where)
+            except CheckpointError as error:
+                failure = error
+    raise failure or CheckpointError(f"{where} must be null, got {value!r}")
+
+
+def _is_required(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    path = _existing(folder, CONFIG)
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not valid JSON ({error}); fetch or train the checkpoint again") from error
+    absent = [name for name in _ENTRIES if not isinstance(content, dict) or name not in content]
+    if absent:
+        raise CheckpointError(f"{path} lacks {_some(absent)}, so this is not a checkpoint of ours")
+    for name in ("config", "metadata"):
+        if not isinstance(content[name], dict):
+            raise CheckpointError(f"{path} must hold an object under {name!r}, got {content[name]!r}")
+    return content
+
+
+def _read_scaler(values: Any, folder: Path) -> ActionScaler:
+    try:
+        if isinstance(values, dict) and set(values) != {"mean", "std", "block"}:
+            raise CheckpointError(f"it needs mean, std and block, got {sorted(values)}")
+        return config_from(ActionScaler, values)
+    except AcidError as error:
+        raise CheckpointError(f"the action statistics in {folder / CONFIG} are unusable: {error}") from error
+
+
+def _existing(folder: Path, name: str) -> Path:
+    if not folder.is_dir():
+        raise CheckpointError(f"no checkpoint folder at {folder}")
+    if not (folder / name).is_file():
+        raise CheckpointError(f"{folder} has no {name}, so it is not a complete checkpoint")
+    return folder / name
+
+
+def _storable(state: Mapping[str, Tensor] | nn.Module, dtype: torch.dtype | None) -> dict[str, Tensor]:
+    """Contiguous CPU copies, none sharing memory, in the dtype asked for."""
+    tensors = state.state_dict() if isinstance(state, nn.Module) else state
+    return {
+        name: value.detach().to("cpu", dtype if value.is_floating_point() else None).contiguous().clone()
+        for name, value in tensors.items()
+    }
+
+
+def _plain(config: Any) -> dict[str, Any]:
+    return dict(config) if isinstance(config, Mapping) else dataclasses.asdict(config)
+
+
+def _to_json(content: Mapping[str, Any], folder: Path) -> str:
+    try:
+        return json.dumps(content, indent=2) + "\n"
+    except (TypeError, ValueError) as error:
+        raise CheckpointError(f"config and metadata of {folder} must be JSON values: {error}") from error
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flush(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _some(names: list[str]) -> str:
+    """The first three names, and how many more there are."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more

@@ -1,0 +1,78 @@
+"""Every frame of a dataset through a frozen encoder, once, and kept on disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from acid.data.episodes import Episodes
+from acid.errors import DataError
+
+
+@torch.no_grad()
+def encode_episodes(
+    episodes: Episodes,
+    encode: Callable[[Tensor], Tensor],
+    *,
+    ids: Sequence[int] | np.ndarray | None = None,
+    batch: int = 512,
+    progress: Callable[[int, int], None] | None = None,
+) -> Tensor:
+    """Latents [rows, P, D] (float32, CPU) of every frame, so that row numbers of the dataset index them.
+
+    `encode` takes uint8 [M, H, W, 3] and gives [M, P, D]. With `ids`, only those episodes are encoded and every other
+    row is NaN. `progress` is told (frames done, frames in all) after each batch.
+    """
+    rows = episodes.rows_of(ids)
+    if not len(rows) or batch < 1:
+        raise DataError(f"encoding {episodes.path} needs frames and a batch of at least 1, got {len(rows)} and {batch}")
+    latents: Tensor | None = None
+    for start in range(0, len(rows), batch):
+        chosen = rows[start : start + batch]
+        encoded = encode(torch.from_numpy(episodes.read("pixels", chosen))).float().cpu()
+        if encoded.dim() != 3 or len(encoded) != len(chosen):
+            raise DataError(f"encode must give [{len(chosen)}, P, D], got {list(encoded.shape)}")
+        if latents is None:
+            latents = torch.full((episodes.rows, *encoded.shape[1:]), float("nan"))
+        latents[torch.from_numpy(chosen)] = encoded
+        if progress is not None:
+            progress(start + len(chosen), len(rows))
+    assert latents is not None  # there was at least one batch
+    return latents
+
+
+def cached_latents(path: str | os.PathLike[str], fingerprint: str, compute: Callable[[], Tensor]) -> Tensor:
+    """The latents stored at `path` if they carry this fingerprint, else `compute()`, stored there for the next time.
+
+    The fingerprint must change with anything that changes the latents: the encoder's weights and the dataset.
+    """
+    target = Path(path)
+    stored = _load(target, fingerprint)
+    if stored is not None:
+        return stored
+    latents = compute()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(target.name + ".partial")
+    save_file({"latents": latents.contiguous()}, partial, metadata={"fingerprint": fingerprint})
+    os.replace(partial, target)
+    return latents
+
+
+def _load(path: Path, fingerprint: str) -> Tensor | None:
+    """The stored latents, or None when they are absent, damaged or of something else: a cache may be rebuilt."""
+    if not path.is_file():
+        return None
+    try:
+        with safe_open(path, framework="pt") as file:
+            if (file.metadata() or {}).get("fingerprint") != fingerprint:
+                return None
+            return file.get_tensor("latents")
+    except SafetensorError:
+        return None

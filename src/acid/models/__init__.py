@@ -1,0 +1,43 @@
+"""The world models by name, and their checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from acid import checkpoint
+from acid.errors import CheckpointError, look_up
+from acid.models.jepa import PRESETS as JEPA_PRESETS
+from acid.models.jepa import JepaConfig, JepaWorldModel
+from acid.models.lewm import LeWMObjective
+from acid.types import ActionScaler
+
+OBJECTIVES = {"lewm": LeWMObjective}
+
+
+def build(kind: str, preset: str, scaler: ActionScaler) -> JepaWorldModel:
+    """A fresh world model of a kind in a preset size."""
+    look_up(OBJECTIVES, kind, "world model")
+    return JepaWorldModel(look_up(JEPA_PRESETS, preset, "preset")(scaler.size), scaler)
+
+
+def save(model: JepaWorldModel, kind: str, folder: Path, metadata: Mapping[str, Any]) -> None:
+    checkpoint.save(folder, kind=kind, config=model.config, state=model, scaler=model.scaler, metadata=metadata)
+
+
+def load(folder: str | Path) -> JepaWorldModel:
+    """The world model of a checkpoint folder, ready to plan with."""
+    stored = checkpoint.load(folder)
+    if stored.kind not in OBJECTIVES:
+        raise CheckpointError(
+            f"{folder} holds a {stored.kind!r} checkpoint, not a world model ({', '.join(OBJECTIVES)})"
+        )
+    if stored.scaler is None:
+        raise CheckpointError(f"{folder} has no action statistics; a model that cannot be de-normalised cannot be used")
+    model = JepaWorldModel(checkpoint.config_from(JepaConfig, stored.config), stored.scaler)
+    checkpoint.load_state(model, stored)
+    return model.eval().requires_grad_(False)
+
+
+__all__ = ["JEPA_PRESETS", "OBJECTIVES", "JepaConfig", "JepaWorldModel", "LeWMObjective", "build", "load", "save"]

@@ -1,0 +1,91 @@
+"""From a latent back to pixels, for the eye only: nothing plans with it.
+
+One memory token holds the frozen latent; learned patch queries attend to it and each turns into a square of pixels.
+The decoder sees a single vector, so what it draws is what that vector holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from acid import checkpoint
+from acid.errors import ShapeError
+
+KIND = "decoder"
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """The published sizes by default: 14 × 14 patches of 16 pixels."""
+
+    latent_size: int
+    image_size: int = 224
+    patch: int = 16
+    width: int = 512
+    depth: int = 4
+    heads: int = 8
+    mlp_width: int = 2048
+
+
+def paper(latent_size: int) -> DecoderConfig:
+    return DecoderConfig(latent_size)
+
+
+def lite(latent_size: int) -> DecoderConfig:
+    """8 × 8 patches of 8 pixels."""
+    return DecoderConfig(latent_size, image_size=64, patch=8, width=96, depth=2, heads=4, mlp_width=288)
+
+
+PRESETS = {"paper": paper, "lite": lite}
+
+
+class Decoder(nn.Module):
+    """Latents [..., D] to images [..., S, S, 3] with values in 0..1."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        if config.image_size % config.patch:
+            raise ShapeError(f"the image size {config.image_size} is not a multiple of the patch {config.patch}")
+        self.config = config
+        self.side = config.image_size // config.patch
+        self.memory = nn.Linear(config.latent_size, config.width)
+        self.queries = nn.Parameter(torch.randn(1, self.side**2, config.width) * 0.02)
+        layer = nn.TransformerDecoderLayer(
+            config.width,
+            config.heads,
+            config.mlp_width,
+            dropout=0.0,
+            activation="gelu",
+            batch_first=True,
+            norm_first=True,
+        )
+        self.layers = nn.TransformerDecoder(layer, config.depth, norm=nn.LayerNorm(config.width))
+        self.patches = nn.Linear(config.width, 3 * config.patch**2)
+
+    def forward(self, latents: Tensor) -> Tensor:
+        lead, flat = latents.shape[:-1], latents.reshape(-1, latents.shape[-1])
+        tokens = self.layers(self.queries.expand(len(flat), -1, -1), self.memory(flat).unsqueeze(1))
+        side, patch = self.side, self.config.patch
+        squares = self.patches(tokens).view(-1, side, side, patch, patch, 3).transpose(2, 3)
+        return squares.reshape(*lead, side * patch, side * patch, 3)
+
+    @torch.no_grad()
+    def pixels(self, latents: Tensor) -> Tensor:
+        """Latents [..., D] to uint8 images [..., S, S, 3]."""
+        return (self(latents).clamp(0, 1) * 255).round().to(torch.uint8)
+
+    def save(self, folder: str | Path, metadata: Mapping[str, Any]) -> None:
+        checkpoint.save(folder, kind=KIND, config=self.config, state=self, metadata=metadata)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Decoder:
+        stored = checkpoint.load(folder, KIND)
+        decoder = cls(checkpoint.config_from(DecoderConfig, stored.config))
+        checkpoint.load_state(decoder, stored)
+        return decoder.eval().requires_grad_(False)

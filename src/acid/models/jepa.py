@@ -1,0 +1,122 @@
+"""Joint-embedding world models: an image encoder and a causal predictor of the next embedding.
+
+Le-WM and PLDM are this network trained with different objectives.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from acid.errors import ShapeError
+from acid.nn.causal import CausalConfig, CausalTransformer
+from acid.nn.encoders import ConvConfig, EncoderConfig, ViTConfig, build_encoder
+from acid.types import ActionScaler
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+@dataclass(frozen=True)
+class JepaConfig:
+    action_size: int  # A: numbers per model action, the block included
+    latent_size: int = 192
+    projector_width: int = 2048
+    action_width: int = 10  # of the first, linear, action embedding
+    encoder: EncoderConfig = field(default_factory=ViTConfig)
+    predictor: CausalConfig = field(default_factory=CausalConfig)
+
+    @property
+    def history(self) -> int:
+        return self.predictor.frames
+
+
+def paper(action_size: int) -> JepaConfig:
+    """The published sizes, ≈15 M parameters."""
+    return JepaConfig(action_size)
+
+
+def lite(action_size: int) -> JepaConfig:
+    """64-px images, ≈1.5 M parameters: trains on one CPU core in well under an hour.
+
+    The history covers the whole planning horizon, so that a rollout never has to recompute its window.
+    """
+    return JepaConfig(
+        action_size,
+        latent_size=64,
+        projector_width=512,
+        action_width=32,
+        encoder=ConvConfig(),
+        predictor=CausalConfig(frames=5, width=128, depth=3, heads=4, head_width=32, mlp_width=384, dropout=0.0),
+    )
+
+
+PRESETS = {"paper": paper, "lite": lite}
+
+
+class Projector(nn.Sequential):
+    """MLP with batch normalisation, on [M, width]."""
+
+    def __init__(self, width: int, hidden: int, out: int) -> None:
+        super().__init__(nn.Linear(width, hidden), nn.BatchNorm1d(hidden), nn.GELU(), nn.Linear(hidden, out))
+
+
+class ActionEmbedding(nn.Sequential):
+    """Actions [..., A] to conditions [..., width]."""
+
+    def __init__(self, size: int, first: int, width: int) -> None:
+        super().__init__(nn.Linear(size, first), nn.Linear(first, 4 * width), nn.SiLU(), nn.Linear(4 * width, width))
+
+
+class JepaWorldModel(nn.Module):
+    """`encode` and `rollout` for planning, `embed` and `predict` for training. One token per frame (P = 1)."""
+
+    pixel_mean: Tensor
+    pixel_std: Tensor
+
+    def __init__(self, config: JepaConfig, scaler: ActionScaler) -> None:
+        super().__init__()
+        if scaler.size != config.action_size:
+            raise ShapeError(f"the model takes actions of size {config.action_size}, the scaler makes {scaler.size}")
+        self.config = config
+        self.scaler = scaler
+        width = config.predictor.width
+        self.encoder = build_encoder(config.encoder)
+        self.projector = Projector(config.encoder.width, config.projector_width, config.latent_size)
+        self.action_embedding = ActionEmbedding(config.action_size, config.action_width, width)
+        self.predictor = CausalTransformer(config.predictor, config.latent_size)
+        self.predictor_projector = Projector(width, config.projector_width, config.latent_size)
+        self.register_buffer("pixel_mean", torch.tensor(IMAGENET_MEAN).view(3, 1, 1) * 255, persistent=False)
+        self.register_buffer("pixel_std", torch.tensor(IMAGENET_STD).view(3, 1, 1) * 255, persistent=False)
+
+    def embed(self, pixels: Tensor) -> Tensor:
+        """uint8 pixels [..., S, S, 3] to embeddings [..., D]."""
+        side = self.config.encoder.image_size
+        if pixels.dtype != torch.uint8 or tuple(pixels.shape[-3:]) != (side, side, 3):
+            raise ShapeError(
+                f"the encoder takes uint8 images [..., {side}, {side}, 3], got {pixels.dtype} {list(pixels.shape)}"
+            )
+        images = pixels.reshape(-1, side, side, 3).permute(0, 3, 1, 2)
+        features = self.encoder((images - self.pixel_mean) / self.pixel_std)
+        return self.projector(features).view(*pixels.shape[:-3], -1)
+
+    def predict(self, embeddings: Tensor, actions: Tensor) -> Tensor:
+        """Embeddings [M, t, D] and actions [M, t, A] to each one's successor [M, t, D] (teacher forced)."""
+        features = self.predictor(embeddings, self.action_embedding(actions))
+        return self.predictor_projector(features.flatten(0, 1)).view_as(embeddings)
+
+    def encode(self, observation: Tensor) -> Tensor:
+        """uint8 pixels [B, S, S, 3] to latents [B, 1, D]."""
+        return self.embed(observation).unsqueeze(-2)
+
+    def rollout(self, latent: Tensor, actions: Tensor) -> Tensor:
+        """Latents [B, 1, D] and actions [B, N, H, A] to imagined latents [B, N, H, 1, D]."""
+        problems, candidates, _, size = actions.shape
+        if size != self.config.action_size:
+            raise ShapeError(f"the model takes actions of size {self.config.action_size}, got {list(actions.shape)}")
+        start = latent[:, 0].repeat_interleave(candidates, 0)
+        conditions = self.action_embedding(actions.flatten(0, 1))
+        imagined = self.predictor.unroll(start, conditions, self.predictor_projector)
+        return imagined.view(problems, candidates, -1, 1, latent.shape[-1])

@@ -1,0 +1,173 @@
+"""A causal transformer over frames whose every token is conditioned on an action (AdaLN-zero).
+
+`forward` predicts all positions at once (training). `unroll` feeds predictions back in (planning): while the window
+grows it remembers keys and values, and what the newest token does not need is never computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class CausalConfig:
+    frames: int = 3  # positions, i.e. the longest history
+    width: int = 192
+    depth: int = 6
+    heads: int = 16
+    head_width: int = 64
+    mlp_width: int = 2048
+    dropout: float = 0.1
+
+
+@dataclass
+class _Memory:
+    """Keys and values of the frames seen so far, one [M, heads, head_width] each."""
+
+    keys: list[Tensor] = field(default_factory=list)
+    values: list[Tensor] = field(default_factory=list)
+
+
+class _Attention(nn.Module):
+    def __init__(self, config: CausalConfig) -> None:
+        super().__init__()
+        inner = config.heads * config.head_width
+        self.heads = config.heads
+        self.inner = inner
+        self.dropout = config.dropout
+        self.norm = nn.LayerNorm(config.width)
+        self.qkv = nn.Linear(config.width, 3 * inner, bias=False)
+        self.out = nn.Linear(inner, config.width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Every token attends to itself and the ones before: [M, t, width] to [M, t, width]."""
+        q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.qkv(self.norm(x)).chunk(3, -1))
+        dropout = self.dropout if self.training else 0.0
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout)
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+    def extend(self, x: Tensor, memory: _Memory, *, wanted: int) -> Tensor:
+        """New frames [t, M, width] join the memory; the last `wanted` of them attend: [wanted, M, width]."""
+        x = self.norm(x)
+        weight_q, weight_kv = self.qkv.weight.split([self.inner, 2 * self.inner])
+        keys, values = F.linear(x, weight_kv).unflatten(-1, (2, self.heads, -1)).unbind(2)
+        memory.keys += keys
+        memory.values += values
+        first = len(memory.keys) - wanted  # of the frames that attend
+        alone = 1 if first == 0 else 0  # the very first frame sees only itself: its query does not matter
+        queries = F.linear(x[len(x) - wanted + alone :], weight_q).unflatten(-1, (self.heads, -1))
+        mixed = [memory.values[0]] * alone + [
+            _attend(query, memory.keys[: first + alone + i + 1], memory.values) for i, query in enumerate(queries)
+        ]
+        return torch.stack([self.out(frame.flatten(1)) for frame in mixed])
+
+
+def _attend(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
+    """One token over a handful of frames, all [M, heads, head_width].
+
+    Written out, because with so few keys a fused kernel spends its time on preparation.
+    """
+    scores = torch.stack([(query * key).sum(-1) for key in keys]) * query.shape[-1] ** -0.5
+    weights = scores.softmax(0).unsqueeze(-1)
+    mixed = weights[0] * values[0]
+    for weight, value in zip(weights[1:], values[1:], strict=False):
+        mixed = mixed.addcmul_(weight, value)
+    return mixed
+
+
+class _Block(nn.Module):
+    def __init__(self, config: CausalConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.norm_attention = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
+        self.attention = _Attention(config)
+        self.drop = nn.Dropout(config.dropout)
+        self.norm_mlp = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
+        self.mlp = nn.Sequential(
+            nn.LayerNorm(width),
+            nn.Linear(width, config.mlp_width),
+            nn.GELU(),
+            nn.Dropout(config.dropout),
+            nn.Linear(config.mlp_width, width),
+            nn.Dropout(config.dropout),
+        )
+        self.modulation = nn.Linear(width, 6 * width)
+        nn.init.zeros_(self.modulation.weight)
+        nn.init.zeros_(self.modulation.bias)
+
+    def forward(self, x: Tensor, modulation: Tensor) -> Tensor:
+        """Tokens [M, t, width] and six AdaLN numbers per channel [M, t, 6·width] to tokens [M, t, width]."""
+        return self._update(x, modulation, self.attention)
+
+    def extend(self, x: Tensor, modulation: Tensor, memory: _Memory, *, wanted: int) -> Tensor:
+        """New frames [t, M, width], modulations [t, M, 6·width], to the last `wanted` frames [wanted, M, width]."""
+        return self._update(x, modulation, lambda y: self.attention.extend(y, memory, wanted=wanted), wanted)
+
+    def _update(
+        self, x: Tensor, modulation: Tensor, attend: Callable[[Tensor], Tensor], wanted: int | None = None
+    ) -> Tensor:
+        shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = modulation.chunk(6, -1)
+        attended = attend(torch.addcmul(shift_a, self.norm_attention(x), 1 + scale_a))
+        if wanted is not None:
+            x, gate_a, shift_m, scale_m, gate_m = (part[-wanted:] for part in (x, gate_a, shift_m, scale_m, gate_m))
+        x = torch.addcmul(x, gate_a, self.drop(attended))
+        return torch.addcmul(x, gate_m, self.mlp(torch.addcmul(shift_m, self.norm_mlp(x), 1 + scale_m)))
+
+
+class CausalTransformer(nn.Module):
+    """Latents [M, t, size] and conditions [M, t, width] to next-latent features [M, t, width]."""
+
+    blocks: Sequence[_Block]
+
+    def __init__(self, config: CausalConfig, size: int) -> None:
+        super().__init__()
+        self.config = config
+        self.input = nn.Linear(size, config.width) if size != config.width else nn.Identity()
+        self.positions = nn.Parameter(torch.randn(1, config.frames, config.width))
+        self.drop = nn.Dropout(config.dropout)
+        self.blocks = cast("Sequence[_Block]", nn.ModuleList(_Block(config) for _ in range(config.depth)))
+        self.norm = nn.LayerNorm(config.width)
+
+    def forward(self, latents: Tensor, conditions: Tensor) -> Tensor:
+        x = self.drop(self.input(latents) + self.positions[:, : latents.shape[1]])
+        for block, modulation in zip(self.blocks, self._modulations(conditions), strict=True):
+            x = block(x, modulation)
+        return self.norm(x)
+
+    def unroll(self, start: Tensor, conditions: Tensor, finish: Callable[[Tensor], Tensor]) -> Tensor:
+        """Feed predictions back: start [M, size], conditions [M, H, width] to imagined latents [M, H, size].
+
+        `finish` maps the last token's features [M, width] to the next latent [M, size].
+        Frames come first in here ([t, M, width]), so that every frame is one block of memory.
+        """
+        modulations = self._modulations(conditions.transpose(0, 1).contiguous())
+        memories = [_Memory() for _ in self.blocks]
+        latents = [start]
+        for t in range(conditions.shape[1]):
+            new = 1
+            if t >= self.config.frames:  # the window slides, every token changes its position: nothing stays valid
+                new, memories = self.config.frames, [_Memory() for _ in self.blocks]
+            feature = self._newest(torch.stack(latents[-new:]), [m[t + 1 - new : t + 1] for m in modulations], memories)
+            latents.append(finish(feature))
+        return torch.stack(latents[1:], 1)
+
+    def _modulations(self, conditions: Tensor) -> list[Tensor]:
+        """Conditions [..., width] to six AdaLN numbers per channel [..., 6·width], for every block."""
+        activated = F.silu(conditions)
+        return [block.modulation(activated) for block in self.blocks]
+
+    def _newest(self, latents: Tensor, modulations: Sequence[Tensor], memories: Sequence[_Memory]) -> Tensor:
+        """The feature [M, width] of the last of the new frames [t, M, size]."""
+        new, past = len(latents), len(memories[0].keys)
+        x = self.input(latents) + self.positions[0, past : past + new].unsqueeze(1)
+        *inner, last = zip(self.blocks, modulations, memories, strict=True)
+        for block, modulation, memory in inner:
+            x = block.extend(x, modulation, memory, wanted=new)
+        block, modulation, memory = last
+        return self.norm(block.extend(x, modulation, memory, wanted=1)[0])

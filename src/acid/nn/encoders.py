@@ -1,0 +1,99 @@
+"""Image encoders: pixels to one feature vector per frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class ViTConfig:
+    """ViT-tiny by default; the class token is the feature."""
+
+    image_size: int = 224
+    patch: int = 14
+    width: int = 192
+    depth: int = 12
+    heads: int = 3
+    mlp_width: int = 768
+    kind: Literal["vit"] = "vit"
+
+
+@dataclass(frozen=True)
+class ConvConfig:
+    """A small convolutional trunk for small images: patches, then 3 × 3 convolutions of stride 2."""
+
+    image_size: int = 64
+    patch: int = 4
+    channels: tuple[int, ...] = (48, 96, 128)
+    width: int = 256
+    kind: Literal["conv"] = "conv"
+
+
+class _ViTBlock(nn.Module):
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.norm_attention = nn.LayerNorm(config.width, eps=1e-12)
+        self.qkv = nn.Linear(config.width, 3 * config.width)
+        self.out = nn.Linear(config.width, config.width)
+        self.norm_mlp = nn.LayerNorm(config.width, eps=1e-12)
+        self.up = nn.Linear(config.width, config.mlp_width)
+        self.down = nn.Linear(config.mlp_width, config.width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in self.qkv(self.norm_attention(x)).chunk(3, -1)
+        )
+        x = x + self.out(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
+        return x + self.down(F.gelu(self.up(self.norm_mlp(x))))
+
+
+class ViTEncoder(nn.Module):
+    """Images [M, 3, S, S] to the class token [M, width]."""
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        tokens = (config.image_size // config.patch) ** 2
+        self.patches = nn.Conv2d(3, config.width, config.patch, config.patch)
+        self.token = nn.Parameter(torch.zeros(1, 1, config.width))
+        self.positions = nn.Parameter(torch.randn(1, tokens + 1, config.width) * 0.02)
+        self.blocks = nn.ModuleList(_ViTBlock(config) for _ in range(config.depth))
+        self.norm = nn.LayerNorm(config.width, eps=1e-12)
+
+    def forward(self, images: Tensor) -> Tensor:
+        x = self.patches(images).flatten(2).transpose(1, 2)
+        x = torch.cat([self.token.expand(len(x), -1, -1), x], 1) + self.positions
+        for block in self.blocks:
+            x = block(x)
+        return self.norm(x[:, 0])
+
+
+class ConvEncoder(nn.Module):
+    """Images [M, 3, S, S] to a feature vector [M, width]."""
+
+    def __init__(self, config: ConvConfig) -> None:
+        super().__init__()
+        first, *rest = config.channels
+        layers: list[nn.Module] = [nn.Conv2d(3, first, config.patch, config.patch), nn.GELU()]
+        for before, after in zip(config.channels, rest, strict=False):
+            layers += [nn.Conv2d(before, after, 3, 2, 1), nn.GELU()]
+        side = config.image_size // (config.patch * 2 ** len(rest))
+        self.trunk = nn.Sequential(*layers)
+        self.head = nn.Linear(config.channels[-1] * side * side, config.width)
+
+    def forward(self, images: Tensor) -> Tensor:
+        features = self.trunk(images.contiguous(memory_format=torch.channels_last))
+        return self.head(features.flatten(1))
+
+
+EncoderConfig = ViTConfig | ConvConfig
+
+
+def build_encoder(config: EncoderConfig) -> nn.Module:
+    return ViTEncoder(config) if isinstance(config, ViTConfig) else ConvEncoder(config)

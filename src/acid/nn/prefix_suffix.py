@@ -1,0 +1,130 @@
+"""A transformer over a prefix that sees only itself and a suffix that sees everything.
+
+Because no prefix token looks at the suffix, the prefix is read once (`remember`) and any number of suffixes are then
+answered from its keys and values (`answer`). Both halves use the same weights; the attention mask of the joint
+sequence never has to be built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from acid.errors import ShapeError
+
+
+@dataclass(frozen=True)
+class TransformerSize:
+    """How big a transformer is."""
+
+    width: int = 192
+    depth: int = 4
+    heads: int = 3
+    mlp_ratio: int = 4
+
+    def __post_init__(self) -> None:
+        if min(self.width, self.depth, self.heads, self.mlp_ratio) < 1:
+            raise ShapeError(f"every field of a transformer size must be at least 1, got {self}")
+        if self.width % self.heads:
+            raise ShapeError(f"transformer width {self.width} must be a multiple of its {self.heads} heads")
+
+
+class KeyValue(NamedTuple):
+    """What one layer remembers of the prefix, both [B, heads, T, width/heads]."""
+
+    key: Tensor
+    value: Tensor
+
+
+Memory = list[KeyValue]  # one per layer
+
+
+class Block(nn.Module):
+    """One pre-norm layer: attention, then MLP, both residual.
+
+    Linear maps have no bias: the shift of the norm before them does the same job, and each bias is one more pass over
+    memory, which for a network this small is time that shows.
+    """
+
+    def __init__(self, size: TransformerSize) -> None:
+        super().__init__()
+        width, hidden = size.width, size.width * size.mlp_ratio
+        self.heads = size.heads
+        self.attention_norm = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.attention_out = nn.Linear(width, width, bias=False)
+        self.mlp_norm = nn.LayerNorm(width)
+        self.mlp = nn.Sequential(nn.Linear(width, hidden, bias=False), nn.GELU(), nn.Linear(hidden, width, bias=False))
+
+    def project(self, tokens: Tensor) -> tuple[Tensor, KeyValue]:
+        """Tokens [B, T, W] to their queries and keys and values, each [B, heads, T, W/heads]."""
+        query, key, value = map(self._split_heads, self.qkv(self.attention_norm(tokens)).chunk(3, dim=-1))
+        return query, KeyValue(key, value)
+
+    def project_memory(self, tokens: Tensor) -> KeyValue:
+        """Keys and values alone, for tokens whose own output nobody reads."""
+        weight = self.qkv.weight[tokens.shape[-1] :]
+        key, value = F.linear(self.attention_norm(tokens), weight).chunk(2, dim=-1)
+        return KeyValue(self._split_heads(key), self._split_heads(value))
+
+    def finish(self, tokens: Tensor, query: Tensor, seen: KeyValue) -> Tensor:
+        """Tokens [B, T, W] after attending to all that is seen and after the MLP."""
+        attended = F.scaled_dot_product_attention(query, seen.key, seen.value)
+        tokens = tokens + self.attention_out(attended.transpose(1, 2).flatten(2))
+        return tokens + self.mlp(self.mlp_norm(tokens))
+
+    def _split_heads(self, projected: Tensor) -> Tensor:
+        return projected.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+
+class PrefixSuffixTransformer(nn.Module):
+    """A stack of blocks whose prefix attends to itself and whose suffix attends to prefix and suffix."""
+
+    blocks: Iterable[Block]
+
+    def __init__(self, size: TransformerSize) -> None:
+        super().__init__()
+        self.size = size
+        self.blocks = cast("Iterable[Block]", nn.ModuleList(Block(size) for _ in range(size.depth)))
+        self.norm = nn.LayerNorm(size.width)
+        self.apply(_initialise)
+
+    def remember(self, prefix: Tensor) -> Memory:
+        """Prefix tokens [B, T, W] to what every layer's suffix may look at.
+
+        The last layer contributes keys and values only: nobody reads its prefix output.
+        """
+        *inner, last = self.blocks
+        memory = []
+        for block in inner:
+            query, seen = block.project(prefix)
+            memory.append(seen)
+            prefix = block.finish(prefix, query, seen)
+        return [*memory, last.project_memory(prefix)]
+
+    def answer(self, suffix: Tensor, memory: Memory) -> Tensor:
+        """Suffix tokens [B, S, W] to outputs [B, S, W].
+
+        A suffix that is the same for every row may be passed as [1, S, W]; it is then only expanded where rows begin
+        to differ, which is after the first layer's projections.
+        """
+        for block, seen in zip(self.blocks, memory, strict=True):
+            query, own = block.project(suffix)
+            rows = seen.key.shape[0]
+            joint = (torch.cat([s, o.expand(rows, -1, -1, -1)], dim=2) for s, o in zip(seen, own, strict=True))
+            suffix = block.finish(suffix, query.expand(rows, -1, -1, -1), KeyValue(*joint))
+        return self.norm(suffix)
+
+    def forward(self, prefix: Tensor, suffix: Tensor) -> Tensor:
+        """Prefix [B, T, W] and suffix [B, S, W] to the suffix's outputs [B, S, W]."""
+        return self.answer(suffix, self.remember(prefix))
+
+
+def _initialise(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear):
+        nn.init.trunc_normal_(module.weight, std=0.02)

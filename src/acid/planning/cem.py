@@ -1,0 +1,53 @@
+"""The cross-entropy method, Algorithms 1 and 2 of the paper (the difference between them is the cost)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from acid.planning.costs import Evaluation
+from acid.planning.noise import Streams
+from acid.planning.objective import Objective
+from acid.planning.search import (
+    Elites,
+    Gaussian,
+    Outcome,
+    Std,
+    check_counts,
+    check_elites,
+    check_not_negative,
+    check_std,
+    lowest,
+    refine,
+)
+
+
+@dataclass(frozen=True)
+class CEM:
+    """Sample from a Gaussian, fit it to the K best, repeat; the plan is the final mean."""
+
+    samples: int = 300  # N
+    iterations: int = 30  # J
+    elites: int = 30  # K
+    std_init: Std = 1.0
+    tolerance: float = 0.0  # stop a problem when its largest std falls below this; 0 never
+
+    def __post_init__(self) -> None:
+        check_counts(iterations=self.iterations)
+        check_elites(self.elites, self.samples)
+        check_not_negative(tolerance=self.tolerance)
+        check_std(self.std_init)
+
+    def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
+        def step(proposal: Gaussian, rows: Tensor, iteration: int) -> tuple[Gaussian, Evaluation, Elites]:
+            noise = streams.normal(rows, (self.samples, *mean.shape[1:]), like=mean)
+            noise[:, 0] = 0  # candidate 0 is the current mean
+            candidates = objective.clamp(proposal.sample(noise))
+            evaluation = objective(candidates, rows=rows, iteration=iteration)
+            elites = lowest(evaluation.total, self.elites)
+            return Gaussian.fit(elites, candidates), evaluation, elites
+
+        proposal = Gaussian.around(mean, self.std_init)
+        proposal, trace = refine(step, proposal, iterations=self.iterations, tolerance=self.tolerance)
+        return Outcome(proposal.mean, trace)

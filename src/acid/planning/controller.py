@@ -1,0 +1,110 @@
+"""Model predictive control: plan, execute the first blocks, look again, replan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from acid.errors import PlanningError
+from acid.planning.noise import derive_seed
+from acid.planning.planner import Planner
+from acid.planning.search import check_counts
+from acid.types import Plan
+
+
+@dataclass(frozen=True)
+class Episode:
+    """What happened when a controller drove one environment for T steps."""
+
+    observations: np.ndarray  # [T+1, ...], the first one before any action
+    actions: np.ndarray  # [T, a], in environment units
+    plans: tuple[Plan, ...]  # in the order they were made
+    done: bool  # whether the caller's test held, rather than the budget or the environment ending it
+
+
+class Controller:
+    """Plans for B problems at a time and says what to execute.
+
+    execute: how many blocks of a plan are executed before the next one is made.
+    warm_start: begin each search at the rest of the previous plan; call `reset` before a new set of problems.
+    """
+
+    def __init__(self, planner: Planner, execute: int, warm_start: bool = False) -> None:
+        check_counts(execute=execute)
+        if execute > planner.horizon:
+            raise PlanningError(f"cannot execute {execute} blocks of a plan with horizon {planner.horizon}")
+        self.planner = planner
+        self.execute = execute
+        self.warm_start = warm_start
+        self._previous: Plan | None = None
+
+    def reset(self) -> None:
+        """Forget the previous plan."""
+        self._previous = None
+
+    def plan(self, observation: Tensor, goal: Tensor, *, seed: int | Sequence[int] = 0) -> Plan:
+        """The next plan for observations and goals [B, ...]; give each replanning a seed of its own."""
+        plan = self.planner.plan(observation, goal, seed=seed, initial=self._remainder())
+        self._previous = plan if self.warm_start else None
+        return plan
+
+    def actions(self, plan: Plan) -> Tensor:
+        """What to execute now: [B, execute*block, a] in environment units (model actions if there is no scaler)."""
+        if plan.env_actions is None or self.planner.scaler is None:
+            return plan.actions[:, : self.execute]
+        return plan.env_actions[:, : self.execute * self.planner.scaler.block]
+
+    def run(
+        self,
+        env: Any,
+        goal: Any,
+        *,
+        budget: int,
+        observation: Any = None,
+        done: Callable[[Any], bool] | None = None,
+        seed: int = 0,
+    ) -> Episode:
+        """Drive one gymnasium-style environment towards a goal observation for at most `budget` steps.
+
+        observation: where the environment is now; by default it is reset with the seed.
+        done: asked with the environment before the first and after every step; the episode ends when it says yes.
+        """
+        check_counts(budget=budget)
+        self.reset()
+        if observation is None:
+            observation, _ = env.reset(seed=seed)
+        observations, actions, plans = [np.asarray(observation)], [], []
+        solved, ended = bool(done and done(env)), False
+        while len(actions) < budget and not (solved or ended):
+            plan = self.plan(_batch(observations[-1]), _batch(goal), seed=[derive_seed(seed, len(plans))])
+            plans.append(plan)
+            for action in self.actions(plan)[0].cpu().numpy()[: budget - len(actions)]:
+                observation, _, terminated, truncated, _ = env.step(action)
+                observations.append(np.asarray(observation))
+                actions.append(action)
+                solved, ended = bool(done and done(env)), terminated or truncated
+                if solved or ended:
+                    break
+        executed = np.asarray(actions, np.float32).reshape(len(actions), self._env_size)
+        return Episode(np.stack(observations), executed, tuple(plans), solved)
+
+    @property
+    def _env_size(self) -> int:
+        return self.planner.action_size if self.planner.scaler is None else self.planner.scaler.env_size
+
+    def _remainder(self) -> Tensor | None:
+        """The mean to start from: the previous plan without the executed blocks, then zeros."""
+        if self._previous is None:
+            return None
+        rest = torch.roll(self._previous.actions, -self.execute, dims=1)
+        rest[:, -self.execute :] = 0
+        return rest
+
+
+def _batch(observation: Any) -> Tensor:
+    return torch.as_tensor(observation)[None]

@@ -1,0 +1,178 @@
+"""What a plan is judged by: weighted terms on the imagined trajectory.
+
+The first term (the goal) is the reference: an adaptive weight makes the spread of another term over the candidates a
+fixed fraction λ of the reference's spread, in every problem and iteration anew (Eq. idm-weight of the paper).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from acid.errors import PlanningError, ShapeError
+from acid.planning.timing import Stopwatch
+from acid.planning.weights import Adaptive, Constant, Weight
+from acid.types import InverseDynamics, Trajectory
+
+RESERVED_NAMES = frozenset({"encode", "rollout", "total"})  # these name other entries of Plan.seconds
+
+
+class Term(Protocol):
+    """One part of a cost. B is the number of problems still being searched, which may shrink as problems converge."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def weight(self) -> Weight: ...
+
+    def __call__(self, trajectory: Trajectory, goal: Tensor) -> Tensor:
+        """Imagined trajectories of N candidates and goal latents [B, P, D] to costs [B, N]."""
+        ...
+
+
+@dataclass(frozen=True)
+class GoalDistance:
+    """Squared distance of the last imagined latent to the goal (Eq. latent-cost), summed or averaged over P and D."""
+
+    reduction: Literal["sum", "mean"] = "sum"
+    weight: Weight = field(default_factory=Constant)
+    name: str = "goal"
+
+    def __post_init__(self) -> None:
+        if self.reduction not in ("sum", "mean"):
+            raise PlanningError(f"reduction of the goal distance must be 'sum' or 'mean', got {self.reduction!r}")
+
+    def __call__(self, trajectory: Trajectory, goal: Tensor) -> Tensor:
+        squared = (trajectory.latents[:, :, -1] - goal[:, None]).square()
+        return squared.sum((-2, -1)) if self.reduction == "sum" else squared.mean((-2, -1))
+
+
+@dataclass(frozen=True)
+class ActionConsistency:
+    """Whether each imagined transition is the one its action produces (Eq. cyc-cost)."""
+
+    verifier: InverseDynamics
+    weight: Weight = field(default_factory=Adaptive)
+    name: str = "consistency"
+
+    def per_step(self, trajectory: Trajectory) -> Tensor:
+        """Residuals ‖a_t − G(ẑ_t, ẑ_{t+1})‖² as [B, N, H]."""
+        inferred = self.verifier.infer(trajectory.latents[:, :, :-1], trajectory.latents[:, :, 1:])
+        if inferred.shape != trajectory.actions.shape:
+            raise ShapeError(
+                f"the verifier of term {self.name!r} returned actions {list(inferred.shape)} for candidates "
+                f"{list(trajectory.actions.shape)}; it must be fitted to the model's own normalised action blocks"
+            )
+        return (trajectory.actions - inferred).square().sum(-1)
+
+    def __call__(self, trajectory: Trajectory, goal: Tensor) -> Tensor:
+        return self.per_step(trajectory).mean(-1)
+
+
+@dataclass(frozen=True)
+class ActionNorm:
+    """Mean over H of ‖a_t‖²: the control that tells consistency from a mere preference for small actions."""
+
+    weight: Weight = field(default_factory=Adaptive)
+    name: str = "action_norm"
+
+    def __call__(self, trajectory: Trajectory, goal: Tensor) -> Tensor:
+        return trajectory.actions.square().sum(-1).mean(-1)
+
+
+@dataclass(frozen=True)
+class Custom:
+    """A user's own cost: `fn(trajectory, goal) -> [B, N]`."""
+
+    fn: Callable[[Trajectory, Tensor], Tensor]
+    name: str = "custom"
+    weight: Weight = field(default_factory=Constant)
+
+    def __call__(self, trajectory: Trajectory, goal: Tensor) -> Tensor:
+        return self.fn(trajectory, goal)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The costs of N candidates in B problems. Terms that are switched off do not appear."""
+
+    total: Tensor  # [B, N]; +inf where any term is not finite, so that such a candidate ranks last
+    terms: Mapping[str, Tensor]  # [B, N], unweighted
+    spreads: Mapping[str, Tensor]  # [B]
+    weights: Mapping[str, Tensor]  # [B]
+
+
+@dataclass(frozen=True, init=False)
+class Cost:
+    """A weighted sum of terms; the first is the reference of the adaptive weights."""
+
+    terms: tuple[Term, ...]
+
+    def __init__(self, terms: Sequence[Term]) -> None:
+        object.__setattr__(self, "terms", tuple(terms))
+        if not self.terms:
+            raise PlanningError("a cost needs at least one term, got none")
+        names = [term.name for term in self.terms]
+        for name in names:
+            if names.count(name) > 1 or name in RESERVED_NAMES:
+                reason = "is reserved" if name in RESERVED_NAMES else "is used twice"
+                raise PlanningError(f"cost term name {name!r} {reason}; give the term another `name`")
+        first = self.terms[0]
+        if first.weight.off or isinstance(first.weight, Adaptive):
+            raise PlanningError(
+                f"the first cost term {first.name!r} is the reference of the adaptive weights and needs a non-zero "
+                f"Constant weight, got {first.weight}"
+            )
+
+    @property
+    def active(self) -> tuple[Term, ...]:
+        """The terms that take part in the search: a weight of exactly 0 means not even evaluated."""
+        return tuple(term for term in self.terms if not term.weight.off)
+
+    def evaluate(self, trajectory: Trajectory, goal: Tensor, *, stopwatch: Stopwatch | None = None) -> Evaluation:
+        """Every active term, its spread over the candidates, its weight, and the weighted sum."""
+        stopwatch = stopwatch or Stopwatch()
+        terms = {term.name: evaluate_term(term, trajectory, goal, stopwatch) for term in self.active}
+        with torch.no_grad():  # weights are constants to a gradient
+            usable = torch.stack([values.isfinite() for values in terms.values()]).all(0)
+            spreads = {name: spread(values, usable) for name, values in terms.items()}
+            reference = spreads[self.terms[0].name]
+            weights = {term.name: term.weight(spreads[term.name], reference) for term in self.active}
+        total = torch.stack([weights[name][:, None] * values for name, values in terms.items()]).sum(0)
+        total = total.masked_fill(~(usable & total.isfinite()), torch.inf)
+        return Evaluation(total, terms, spreads, weights)
+
+
+def evaluate_term(term: Term, trajectory: Trajectory, goal: Tensor, stopwatch: Stopwatch) -> Tensor:
+    """The term's costs [B, N], timed under its name and checked for shape."""
+    with stopwatch.measure(term.name):
+        values = term(trajectory, goal)
+    expected = trajectory.actions.shape[:2]
+    if values.shape != expected:
+        raise ShapeError(f"cost term {term.name!r} must return [B, N] = {list(expected)}, got {list(values.shape)}")
+    return values
+
+
+def spread(values: Tensor, usable: Tensor) -> Tensor:
+    """Unbiased standard deviation over the usable of N candidates, [B, N] to [B]; 0 when fewer than two."""
+    lowest = values.masked_fill(~usable, torch.inf).amin(1, keepdim=True)
+    offset = (values - lowest).masked_fill(~usable, 0.0)  # equal costs give exactly 0, not their rounding error
+    count = usable.sum(1)
+    mean = offset.sum(1) / count.clamp(min=1)
+    squares = (offset - mean[:, None]).masked_fill(~usable, 0.0).square().sum(1)
+    return (squares / (count - 1).clamp(min=1)).sqrt()
+
+
+def goal_cost(*, reduction: Literal["sum", "mean"] = "sum") -> Cost:
+    """The usual planning cost: distance to the goal alone."""
+    return Cost([GoalDistance(reduction)])
+
+
+def acid_cost(verifier: InverseDynamics, lam: float = 0.07, *, reduction: Literal["sum", "mean"] = "sum") -> Cost:
+    """Distance to the goal plus action consistency with adaptive weight λ; λ = 0 only reports the consistency."""
+    return Cost([GoalDistance(reduction), ActionConsistency(verifier, Adaptive(lam))])

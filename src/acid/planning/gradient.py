@@ -1,0 +1,65 @@
+"""Gradient descent through the world model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from acid.errors import PlanningError
+from acid.planning.costs import Evaluation
+from acid.planning.noise import Streams
+from acid.planning.objective import Objective
+from acid.planning.search import Gaussian, Outcome, Recorder, Std, check_counts, check_std, lowest
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """Adam from many random starts at once; the plan is the best one in the last iteration.
+
+    Restarts play the part of candidates: an adaptive weight compares spreads over them, so it needs at least two.
+    """
+
+    restarts: int = 30  # N; the first starts from the initial mean
+    iterations: int = 100  # J evaluations, with a step between each two
+    learning_rate: float = 0.1
+    std_init: Std = 1.0
+
+    def __post_init__(self) -> None:
+        check_counts(restarts=self.restarts, iterations=self.iterations)
+        check_std(self.std_init)
+        if not self.learning_rate > 0:
+            raise PlanningError(f"learning_rate must be positive, got {self.learning_rate}")
+
+    @torch.enable_grad()
+    def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
+        rows = torch.arange(len(mean), device=mean.device)
+        noise = streams.normal(rows, (self.restarts, *mean.shape[1:]), like=mean)
+        noise[:, 0] = 0
+        actions = objective.clamp(Gaussian.around(mean, self.std_init).sample(noise)).requires_grad_()
+        optimiser = torch.optim.Adam([actions], lr=self.learning_rate)
+        recorder = Recorder(len(mean))
+        for iteration in range(self.iterations):
+            evaluation = objective(actions, rows=rows, iteration=iteration)
+            best = lowest(evaluation.total, 1)
+            recorder.add(rows, evaluation, best)
+            if iteration < self.iterations - 1:
+                actions.grad = _gradient(evaluation, actions)
+                optimiser.step()
+                with torch.no_grad():
+                    actions.copy_(objective.clamp(actions))
+        return Outcome(best.take(actions.detach())[:, 0], recorder.trace(self.iterations))
+
+
+def _gradient(evaluation: Evaluation, actions: Tensor) -> Tensor:
+    """d total / d actions [B, N, H, A], 0 where it is not finite so that a restart cannot become NaN."""
+    for name, values in evaluation.terms.items():
+        if not values.requires_grad:
+            raise PlanningError(
+                f"cost term {name!r} does not carry gradients back to the actions: the model's rollout or the term "
+                "detaches them (no_grad, inference_mode, .detach()); use a sampling search such as CEM instead"
+            )
+    finite = evaluation.total[evaluation.total.isfinite()]
+    (gradient,) = torch.autograd.grad(finite.sum(), actions)  # leaves the .grad of the model's parameters alone
+    return gradient.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)

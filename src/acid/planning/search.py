@@ -1,0 +1,192 @@
+"""What all searches share: the protocol, the elites, the Gaussian that is refined, the trace.
+
+A search method is one frozen dataclass (its fields are its options) with `run`. It knows nothing of models or costs: it
+draws candidates from `streams`, asks `objective` for their costs and returns the chosen actions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from acid.errors import PlanningError
+from acid.planning.costs import Evaluation
+from acid.planning.noise import Streams
+from acid.planning.objective import Objective
+from acid.types import Trace
+
+Std = float | tuple[float, ...]  # one number, or one per action dimension
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a search found."""
+
+    actions: Tensor  # [B, H, A], normalised
+    trace: Trace
+
+
+class Search(Protocol):
+    """A way to minimise an objective over action sequences."""
+
+    def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
+        """Search from the initial mean [B, H, A] with the random stream of each problem."""
+        ...
+
+
+@dataclass(frozen=True)
+class Elites:
+    """The candidates that count, best first, and how much each one counts."""
+
+    index: Tensor  # [B, K] into the N candidates
+    share: Tensor  # [B, K], sums to 1; 0 for a candidate whose cost is not finite
+
+    def take(self, values: Tensor) -> Tensor:
+        """Values [B, N, ...] of the elites, as [B, K, ...]."""
+        index = self.index.reshape(*self.index.shape, *[1] * (values.dim() - 2))
+        return values.gather(1, index.expand(-1, -1, *values.shape[2:]))
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Mean of values [B, N, ...] over the elites, as [B, ...]."""
+        return self._weigh(self.take(values))
+
+    def variance(self, values: Tensor) -> Tensor:
+        """Variance of values [B, N, ...] over the elites as a population, as [B, ...]."""
+        taken = self.take(values)
+        return self._weigh((taken - self._weigh(taken)[:, None]).square())
+
+    def _weigh(self, taken: Tensor) -> Tensor:
+        share = self.share.reshape(*self.share.shape, *[1] * (taken.dim() - 2))
+        return (taken.masked_fill(share == 0, 0.0) * share).sum(1)  # masked: 0 · NaN would be NaN
+
+
+def lowest(total: Tensor, count: int) -> Elites:
+    """The `count` candidates of lowest total cost [B, N], with equal shares; fewer where fewer are finite.
+
+    Equal costs keep the order of the candidates, so that the choice is the same in every batch.
+    """
+    ordered, index = total.sort(dim=1, stable=True)
+    finite = ordered[:, :count].isfinite().to(total.dtype)
+    return Elites(index[:, :count], finite / finite.sum(1, keepdim=True))
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """An independent normal distribution for every number of an action sequence."""
+
+    mean: Tensor  # [B, H, A]
+    std: Tensor  # [B, H, A]
+
+    @classmethod
+    def around(cls, mean: Tensor, std: Std) -> Gaussian:
+        return cls(mean, initial_std(std, mean))
+
+    @classmethod
+    def fit(cls, elites: Elites, candidates: Tensor) -> Gaussian:
+        """Mean and unbiased standard deviation of the elites among [B, N, H, A]; std 0 for a single elite."""
+        count = (elites.share > 0).sum(1)[:, None, None]
+        bessel = count / (count - 1).clamp(min=1)
+        return cls(elites.mean(candidates), (elites.variance(candidates) * bessel).sqrt())
+
+    def sample(self, noise: Tensor) -> Tensor:
+        """Candidates [B, N, H, A] from standard normal noise of that shape."""
+        return self.mean[:, None] + self.std[:, None] * noise
+
+    def __getitem__(self, rows: Tensor) -> Gaussian:
+        return Gaussian(self.mean[rows], self.std[rows])
+
+    def updated(self, rows: Tensor, new: Gaussian) -> Gaussian:
+        return Gaussian(self.mean.index_copy(0, rows, new.mean), self.std.index_copy(0, rows, new.std))
+
+
+Step = Callable[[Gaussian, Tensor, int], tuple[Gaussian, Evaluation, Elites]]
+
+
+def refine(step: Step, proposal: Gaussian, *, iterations: int, tolerance: float) -> tuple[Gaussian, Trace]:
+    """Apply `step(proposal, rows, iteration)` until each problem has converged or the iterations are used up.
+
+    A problem has converged when its largest std falls below the tolerance. It is then left alone while the others go
+    on, so its plan is the same in every batch.
+    """
+    problems = len(proposal.mean)
+    rows = torch.arange(problems, device=proposal.mean.device)
+    recorder = Recorder(problems)
+    for iteration in range(iterations):
+        new, evaluation, elites = step(proposal[rows], rows, iteration)
+        proposal = proposal.updated(rows, new)
+        recorder.add(rows, evaluation, elites)
+        if tolerance > 0:
+            rows = rows[new.std.flatten(1).amax(1) >= tolerance]
+        if not len(rows):
+            break
+    return proposal, recorder.trace(iterations)
+
+
+class Recorder:
+    """Collects the trace. A problem that is no longer searched repeats its last values, up to J iterations."""
+
+    def __init__(self, problems: int) -> None:
+        self._problems = problems
+        self._iterations: list[dict[str, dict[str, Tensor]]] = []
+
+    def add(self, rows: Tensor, evaluation: Evaluation, elites: Elites) -> None:
+        now: dict[str, Mapping[str, Tensor]] = {
+            "best": {"total": evaluation.total.amin(1)},
+            "costs": {name: elites.mean(values) for name, values in evaluation.terms.items()},
+            "spreads": evaluation.spreads,
+            "weights": evaluation.weights,
+        }
+        self._iterations.append(
+            {
+                kind: {name: self._fill(kind, name, rows, new) for name, new in group.items()}
+                for kind, group in now.items()
+            }
+        )
+
+    def _fill(self, kind: str, name: str, rows: Tensor, new: Tensor) -> Tensor:
+        last = self._iterations[-1][kind][name] if self._iterations else new.new_zeros(self._problems)
+        return last.index_copy(0, rows, new.detach())
+
+    def trace(self, iterations: int) -> Trace:
+        """Everything added, the last values repeated to fill J = `iterations`."""
+        padded = self._iterations + [self._iterations[-1]] * (iterations - len(self._iterations))
+
+        def stack(kind: str) -> dict[str, Tensor]:
+            return {name: torch.stack([values[kind][name] for values in padded]) for name in padded[0][kind]}
+
+        return Trace(stack("best")["total"], stack("costs"), stack("spreads"), stack("weights"))
+
+
+def initial_std(std: Std, mean: Tensor) -> Tensor:
+    """The option `std_init` as a tensor of the shape of the mean [B, H, A]."""
+    if not isinstance(std, (int, float)) and len(std) != mean.shape[-1]:
+        raise PlanningError(f"std_init needs one number or one per action dimension ({mean.shape[-1]}), got {std}")
+    return torch.as_tensor(std, dtype=mean.dtype, device=mean.device).expand_as(mean)
+
+
+def check_counts(**counts: int) -> None:
+    for name, value in counts.items():
+        if value < 1:
+            raise PlanningError(f"{name} must be at least 1, got {value}")
+
+
+def check_elites(elites: int, samples: int) -> None:
+    check_counts(elites=elites, samples=samples)
+    if elites > samples:
+        raise PlanningError(f"elites must be at most samples: {elites} elites of {samples} samples")
+
+
+def check_not_negative(**values: float) -> None:
+    for name, value in values.items():
+        if not value >= 0:
+            raise PlanningError(f"{name} must not be negative, got {value}")
+
+
+def check_std(std: Std) -> None:
+    numbers = (std,) if isinstance(std, (int, float)) else std
+    if not all(0 < number < float("inf") for number in numbers):
+        raise PlanningError(f"std_init must be positive and finite, got {std}")

@@ -1,0 +1,35 @@
+"""Random shooting: the simplest search, and the one to beat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from acid.planning.noise import Streams
+from acid.planning.objective import Objective
+from acid.planning.search import Gaussian, Outcome, Recorder, Std, check_counts, check_std, lowest
+
+
+@dataclass(frozen=True)
+class Shooting:
+    """Draw one pool of candidates; the plan is the best of them."""
+
+    samples: int = 9000  # N; the default is what CEM spends in 30 iterations of 300
+    std_init: Std = 1.0
+
+    def __post_init__(self) -> None:
+        check_counts(samples=self.samples)
+        check_std(self.std_init)
+
+    def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
+        rows = torch.arange(len(mean), device=mean.device)
+        noise = streams.normal(rows, (self.samples, *mean.shape[1:]), like=mean)
+        noise[:, 0] = 0  # candidate 0 is the initial mean
+        candidates = objective.clamp(Gaussian.around(mean, self.std_init).sample(noise))
+        evaluation = objective(candidates, rows=rows, iteration=0)
+        best = lowest(evaluation.total, 1)
+        recorder = Recorder(len(mean))
+        recorder.add(rows, evaluation, best)
+        return Outcome(best.take(candidates)[:, 0], recorder.trace(1))

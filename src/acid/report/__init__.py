@@ -1,0 +1,17 @@
+"""Figures, image sheets and videos. Everything takes plain arrays and writes a file."""
+
+from acid.report.figures import Measured, consistency_per_step, lambda_sweep, spreads, success_against_budget
+from acid.report.sheet import SheetRow, sheet
+from acid.report.video import Panel, side_by_side
+
+__all__ = [
+    "Measured",
+    "Panel",
+    "SheetRow",
+    "consistency_per_step",
+    "lambda_sweep",
+    "sheet",
+    "side_by_side",
+    "spreads",
+    "success_against_budget",
+]

@@ -1,0 +1,177 @@
+"""The figures: success against budget, λ sweep, spreads over iterations, consistency over steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acid.errors import ShapeError
+from acid.report.style import INK, MARKERS, QUIET, colour, drawing, label
+
+_WIDTH, _HEIGHT = 4.2, 3.0  # inches, one column
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A mean with its interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def success_against_budget(
+    path: str | Path,
+    planners: Mapping[str, Mapping[int, Measured]],
+    *,
+    baselines: Mapping[str, Measured] | None = None,
+    title: str = "",
+    budget: str = "candidates N per iteration",
+) -> None:
+    """Success of each planner (condition → budget → share) with intervals; baselines without a budget as lines."""
+    budgets = sorted({size for series in planners.values() for size in series})
+    with drawing(path, width=_WIDTH + 1.0, height=_HEIGHT) as (_, (axes,)):
+        for rank, (name, series) in enumerate(planners.items()):
+            sizes = sorted(series)
+            shift = 0.06 * (rank - (len(planners) - 1) / 2)  # side by side, so that intervals can be told apart
+            places = [budgets.index(size) + shift for size in sizes]
+            _points(axes, places, [series[size] for size in sizes], name)
+        for name, value in (baselines or {}).items():
+            axes.axhline(100 * value.mean, color=colour(name), linestyle=(0, (4, 2)), linewidth=1.2, label=label(name))
+        axes.set_xticks(range(len(budgets)), [str(size) for size in budgets])
+        axes.set_xlim(-0.4, len(budgets) - 0.6)
+        axes.set_ylim(0, 100)
+        axes.set_xlabel(budget)
+        axes.set_ylabel("success (%)")
+        axes.set_title(title)
+        _legend_beside(axes)
+
+
+def lambda_sweep(
+    path: str | Path,
+    lambdas: Sequence[float],
+    values: Sequence[Measured],
+    *,
+    reference: Measured | None = None,
+    condition: str = "acid",
+    title: str = "",
+) -> None:
+    """Success over λ (log axis, λ > 0) with its interval band, and Original as a line with a band of its own."""
+    if len(lambdas) != len(values) or not len(lambdas) or min(lambdas) <= 0:
+        raise ShapeError(f"a λ sweep needs one value per positive λ, got {list(lambdas)} and {len(values)} values")
+    order = np.argsort(lambdas)
+    x = [lambdas[i] for i in order]
+    mean, low, high = (100 * np.array([getattr(values[i], part) for i in order]) for part in ("mean", "low", "high"))
+    with drawing(path, width=_WIDTH, height=_HEIGHT) as (_, (axes,)):
+        if reference is not None:
+            axes.axhspan(100 * reference.low, 100 * reference.high, color=colour("original"), alpha=0.15, linewidth=0)
+            axes.axhline(100 * reference.mean, color=colour("original"), linestyle=(0, (4, 2)), label=label("original"))
+        axes.fill_between(x, low, high, color=colour(condition), alpha=0.2, linewidth=0)
+        axes.plot(x, mean, color=colour(condition), marker=MARKERS.get(condition, "o"), label=label(condition))
+        axes.set_xscale("log")
+        axes.set_xticks(x, [f"{value:g}" for value in x])
+        axes.minorticks_off()
+        axes.set_xlabel("λ")
+        axes.set_ylabel("success (%)")
+        axes.set_title(title)
+        _legend(axes)
+
+
+def spreads(
+    path: str | Path,
+    pools: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray]],
+    *,
+    title: str = "",
+) -> None:
+    """σ_g, σ_a and w over the iterations, one curve per name (task, condition); each array is [J, pools].
+
+    A curve is the median over pools with its quartiles. Pools in which a quantity is 0 have no place on a log axis and
+    are left out of it.
+    """
+    panels = (r"$\sigma_g$, goal cost", r"$\sigma_a$, consistency", r"$w$, weight of consistency")
+    with drawing(path, width=2.7 * len(panels), height=2.8, panels=len(panels)) as (figure, all_axes):
+        for name, arrays in pools.items():
+            for axes, array in zip(all_axes, arrays, strict=True):
+                _spread_curve(axes, name, array)
+        for axes, text in zip(all_axes, panels, strict=True):
+            axes.set_yscale("log")
+            axes.set_title(text)
+            axes.set_xlabel("iteration")
+            axes.set_xlim(left=1)
+        _legend(all_axes[0])
+        if title:
+            figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=INK)
+
+
+def consistency_per_step(path: str | Path, residuals: Mapping[str, np.ndarray], *, title: str = "") -> None:
+    """Residual ‖a_t − â_t‖² at each step of the plan, one curve per condition; each array is [plans, H]."""
+    with drawing(path, width=_WIDTH, height=_HEIGHT) as (_, (axes,)):
+        steps = 0
+        for name, array in residuals.items():
+            array = _matrix(name, array)
+            steps = max(steps, array.shape[1])
+            x = np.arange(1, array.shape[1] + 1)
+            mean, half = array.mean(0), 1.96 * array.std(0, ddof=min(1, len(array) - 1)) / np.sqrt(len(array))
+            axes.fill_between(x, mean - half, mean + half, color=colour(name), alpha=0.2, linewidth=0)
+            axes.plot(x, mean, color=colour(name), marker=MARKERS.get(name, "o"), label=label(name))
+        axes.set_xticks(range(1, steps + 1))
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("step of the plan")
+        axes.set_ylabel("consistency residual")
+        axes.set_title(title)
+        _legend(axes)
+
+
+def _points(axes: Any, places: Sequence[float], values: Sequence[Measured], name: str) -> None:
+    mean, low, high = (100 * np.array([getattr(v, part) for v in values]) for part in ("mean", "low", "high"))
+    axes.plot(places, mean, color=colour(name), linewidth=1.0, alpha=0.5)
+    axes.errorbar(
+        places,
+        mean,
+        yerr=[mean - low, high - mean],
+        color=colour(name),
+        marker=MARKERS.get(name, "o"),
+        linestyle="none",
+        elinewidth=1.6,
+        capsize=3,
+        label=label(name),
+    )
+
+
+def _spread_curve(axes: Any, name: str, array: np.ndarray) -> None:
+    array = _matrix(name, array)
+    positive = np.where(array > 0, array, np.nan)
+    seen = ~np.isnan(positive).all(1)
+    if not seen.any():
+        return
+    x = np.arange(1, len(array) + 1)[seen]
+    low, median, high = np.nanquantile(positive[seen], [0.25, 0.5, 0.75], axis=1)
+    axes.fill_between(x, low, high, color=colour(name), alpha=0.15, linewidth=0)
+    axes.plot(x, median, color=colour(name), linewidth=1.4, label=label(name))
+
+
+def _matrix(name: str, array: np.ndarray) -> np.ndarray:
+    array = np.asarray(array, dtype=float)
+    if array.ndim != 2 or not array.size:
+        raise ShapeError(f"values of {name!r} must be a non-empty matrix, got shape {list(array.shape)}")
+    return array
+
+
+def _legend_beside(axes: Any) -> None:
+    """Outside the axes, the highest value first, as the eye meets them in the picture."""
+    entries = sorted(zip(*axes.get_legend_handles_labels(), strict=True), key=lambda entry: -_height(entry[0]))
+    axes.legend(*zip(*entries, strict=True), loc="upper left", bbox_to_anchor=(1.0, 1.0), labelcolor=INK)
+
+
+def _height(handle: Any) -> float:
+    line = getattr(handle, "lines", [handle])[0]  # an error bar holds its points as the first of its lines
+    return float(np.mean(line.get_ydata()))
+
+
+def _legend(axes: Any) -> None:
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(labelcolor=INK, edgecolor=QUIET)

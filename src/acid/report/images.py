@@ -1,0 +1,24 @@
+"""Checks and resizing shared by sheets and videos."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from acid.errors import ShapeError
+
+
+def as_frames(name: str, frames: Any) -> np.ndarray:
+    """uint8 [T, H, W, 3], or a ShapeError naming the row or panel."""
+    array = np.asarray(frames)
+    if array.ndim != 4 or array.shape[-1] != 3 or array.dtype != np.uint8 or not len(array):
+        raise ShapeError(f"frames of {name!r} must be uint8 [T, H, W, 3], got {array.dtype} {list(array.shape)}")
+    return array
+
+
+def enlarge(image: np.ndarray, scale: int) -> np.ndarray:
+    """[H, W, 3] to [H·scale, W·scale, 3] with every pixel kept as a square."""
+    if scale < 1:
+        raise ShapeError(f"scale must be at least 1, got {scale}")
+    return image.repeat(scale, 0).repeat(scale, 1)

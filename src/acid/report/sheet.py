@@ -1,0 +1,148 @@
+"""Image sheets: what was imagined above what happened, start at the left, goal at the right."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acid.errors import ShapeError
+from acid.report.images import as_frames, enlarge
+from acid.report.style import INK, PAPER, QUIET, RULE, colour, font, label
+
+_GAP = 6  # between frames
+_MARGIN = 16
+_GROUP_GAP = 14  # between conditions
+_BAR = 4  # the coloured bar that marks a condition
+_LABELS = 104  # width of the label column
+_NOTE = 15  # height of a line of small text
+
+
+@dataclass(frozen=True)
+class SheetRow:
+    """Frames of one kind for one condition, with a short text under each."""
+
+    condition: str  # "original", "acid", ...: rows of one condition stand together under its colour
+    kind: str  # "imagined", "executed"
+    frames: np.ndarray  # uint8 [T, H, W, 3]
+    notes: Sequence[str] = ()  # e.g. the error at each step; empty or one per frame
+
+
+def sheet(
+    path: str | Path,
+    rows: Sequence[SheetRow],
+    *,
+    start: np.ndarray,
+    goal: np.ndarray,
+    titles: Sequence[str] = (),
+    heading: str = "",
+    scale: int = 2,
+) -> tuple[int, int]:
+    """Write a PNG and return its (width, height) in pixels. Start and goal are uint8 [H, W, 3].
+
+    `titles` stand above the T frame columns; a row with fewer frames than the longest leaves its last cells empty.
+    """
+    from PIL import Image, ImageDraw
+
+    layout = _Layout(rows, start, goal, titles, heading, scale)
+    canvas = Image.new("RGB", layout.size, PAPER)
+    draw = ImageDraw.Draw(canvas)
+    _draw_headings(draw, layout, titles, heading)
+    for top, row in zip(layout.tops, rows, strict=True):
+        _draw_row(canvas, draw, layout, top, row, start, goal)
+    _draw_conditions(draw, layout, rows)
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    canvas.save(path)
+    return layout.size
+
+
+class _Layout:
+    """Where everything goes, in pixels."""
+
+    def __init__(
+        self,
+        rows: Sequence[SheetRow],
+        start: np.ndarray,
+        goal: np.ndarray,
+        titles: Sequence[str],
+        heading: str,
+        scale: int,
+    ) -> None:
+        self.scale = scale
+        self.columns = _check(rows, start, goal, titles)
+        self.height, self.width = start.shape[0] * scale, start.shape[1] * scale
+        self.titles_top = _MARGIN + (26 if heading else 0)
+        self.tops: list[int] = []
+        top = self.titles_top + 20
+        for previous, row in zip([None, *rows], rows, strict=False):
+            if previous is not None:
+                top += _GAP if previous.condition == row.condition else _GROUP_GAP
+            self.tops.append(top)
+            top += self.height + (_NOTE if row.notes else 0)
+        self.size = (self.x(self.columns + 1) + self.width + _MARGIN, top + _MARGIN)
+
+    def x(self, column: int) -> int:
+        """Left edge: 0 is the start, 1 to T the frames, T+1 the goal. Start and goal stand a little apart."""
+        apart = 2 * _GAP * ((column > 0) + (column > self.columns))
+        return _MARGIN + _LABELS + column * (self.width + _GAP) + apart
+
+
+def _check(rows: Sequence[SheetRow], start: np.ndarray, goal: np.ndarray, titles: Sequence[str]) -> int:
+    """The number of frame columns T."""
+    if not rows:
+        raise ShapeError("an image sheet needs at least one row, got none")
+    shape = as_frames("start", start[None]).shape[1:]
+    for name, frames in (("goal", goal[None]), *((f"{r.condition} {r.kind}", r.frames) for r in rows)):
+        if as_frames(name, frames).shape[1:] != shape:
+            raise ShapeError(f"frames of {name!r} are {list(frames.shape[1:])}, the start is {list(shape)}")
+    for row in rows:
+        if row.notes and len(row.notes) != len(row.frames):
+            raise ShapeError(f"{row.condition} {row.kind} has {len(row.notes)} notes for {len(row.frames)} frames")
+    columns = max(len(row.frames) for row in rows)
+    if titles and len(titles) != columns:
+        raise ShapeError(f"{len(titles)} titles for {columns} columns of frames")
+    return columns
+
+
+def _draw_headings(draw: Any, layout: _Layout, titles: Sequence[str], heading: str) -> None:
+    if heading:
+        draw.text((_MARGIN, _MARGIN), heading, fill=INK, font=font(15, bold=True), anchor="lt")
+    texts = ["start", *(titles or [""] * layout.columns), "goal"]
+    for column, text in enumerate(texts):
+        centre = layout.x(column) + layout.width // 2
+        draw.text((centre, layout.titles_top + 14), text, fill=INK, font=font(12), anchor="ms")
+
+
+def _draw_row(
+    canvas: Any, draw: Any, layout: _Layout, top: int, row: SheetRow, start: np.ndarray, goal: np.ndarray
+) -> None:
+    from PIL import Image
+
+    for column, frame in [(0, start), *enumerate(row.frames, start=1), (layout.columns + 1, goal)]:
+        left = layout.x(column)
+        canvas.paste(Image.fromarray(enlarge(frame, layout.scale)), (left, top))
+        box = (left - 1, top - 1, left + layout.width, top + layout.height)
+        draw.rectangle(box, outline=RULE)
+    for column, note in enumerate(row.notes, start=1):
+        centre = layout.x(column) + layout.width // 2
+        draw.text((centre, top + layout.height + 11), note, fill=INK, font=font(10), anchor="ms")
+    middle = top + layout.height // 2
+    draw.text((_MARGIN + _BAR + 8, middle + 9), row.kind, fill=QUIET, font=font(12), anchor="lm")
+    draw.text(
+        (_MARGIN + _BAR + 8, middle - 9),
+        label(row.condition),
+        fill=colour(row.condition),
+        font=font(13, bold=True),
+        anchor="lm",
+    )
+
+
+def _draw_conditions(draw: Any, layout: _Layout, rows: Sequence[SheetRow]) -> None:
+    """One coloured bar beside the rows of each condition."""
+    for i, (top, row) in enumerate(zip(layout.tops, rows, strict=True)):
+        continues = i + 1 < len(rows) and rows[i + 1].condition == row.condition
+        bottom = layout.tops[i + 1] if continues else top + layout.height
+        draw.rectangle((_MARGIN, top, _MARGIN + _BAR - 1, bottom), fill=colour(row.condition))

@@ -1,0 +1,109 @@
+"""One look for everything that is drawn: colours by condition (safe for colour-blind readers), fonts, formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from acid.errors import AcidError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK = "#222222"
+QUIET = "#8a8a8a"
+RULE = "#d9d9d9"
+PAPER = "#ffffff"
+
+# After Okabe and Ito. ACID is the only strong blue, Original the only dark grey.
+COLOURS: Mapping[str, str] = {
+    "original": "#6e6e6e",
+    "acid": "#0072b2",
+    "control": "#e69f00",
+    "policy": "#009e73",
+    "random": "#cc79a7",
+    "noop": "#b5b5b5",
+    "goal": INK,
+}
+LABELS: Mapping[str, str] = {
+    "original": "Original",
+    "acid": "ACID",
+    "control": "‖a‖² control",
+    "policy": "Policy",
+    "random": "Random",
+    "noop": "No-op",
+}
+MARKERS: Mapping[str, str] = {"original": "s", "acid": "o", "control": "^", "policy": "D", "random": "x", "noop": "v"}
+_OTHERS = ("#d55e00", "#56b4e9", "#882255", "#44aa99")
+
+_RC: Mapping[str, Any] = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.labelsize": 9,
+    "axes.labelcolor": INK,
+    "axes.edgecolor": QUIET,
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.grid.axis": "y",
+    "grid.color": RULE,
+    "grid.linewidth": 0.7,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 5,
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+}
+
+
+def colour(name: str) -> str:
+    """The colour of a condition; a stable one for names that are not conditions."""
+    return COLOURS.get(name) or _OTHERS[sum(name.encode()) % len(_OTHERS)]
+
+
+def label(name: str) -> str:
+    return LABELS.get(name, name)
+
+
+@contextmanager
+def drawing(path: str | Path, *, width: float, height: float, panels: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
+    """A figure in inches with panels side by side, saved to `path` (PNG, PDF or SVG by its ending) at the end."""
+    matplotlib = _need("matplotlib")
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(dict(_RC)):
+        figure = Figure(figsize=(width, height), layout="constrained")  # no pyplot: no global state, no display
+        yield figure, [figure.add_subplot(1, panels, panel + 1) for panel in range(panels)]
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=200)
+
+
+def font(size: int, *, bold: bool = False) -> Any:
+    """DejaVu Sans, which matplotlib carries and which has the Greek that Pillow's own font lacks."""
+    matplotlib = _need("matplotlib")
+    from PIL import ImageFont
+
+    name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
+    return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name), size)
+
+
+def _need(package: str) -> Any:
+    import importlib
+
+    try:
+        return importlib.import_module(package)
+    except ModuleNotFoundError as error:
+        raise AcidError(f"drawing needs the package {package!r}; run: pip install 'acid-planning[report]'") from error

@@ -1,0 +1,100 @@
+"""Videos of several episodes side by side, mp4 or gif by the file's ending."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acid.errors import AcidError, ShapeError
+from acid.report.images import as_frames, enlarge
+from acid.report.style import INK, PAPER, QUIET, RULE, colour, font, label
+
+_GAP = 8
+_MARGIN = 12
+_TITLE = 22
+_NOTE = 18
+_FORMATS = (".mp4", ".gif")
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One film. A single frame (a goal) stands still; a film shorter than the longest holds its last frame."""
+
+    condition: str  # "original", "acid", "goal", ...
+    frames: np.ndarray  # uint8 [T, H, W, 3]
+    kind: str = ""  # "imagined", "executed"
+    notes: Sequence[str] = ()  # under each frame; empty or one per frame
+
+
+def side_by_side(path: str | Path, panels: Sequence[Panel], *, fps: float = 10, scale: int = 3) -> int:
+    """Write the video and return its number of frames."""
+    path = Path(path)
+    if path.suffix not in _FORMATS:
+        raise AcidError(f"a video file must end in {' or '.join(_FORMATS)}, got {path.name!r}")
+    _check(panels)
+    length = max(len(panel.frames) for panel in panels)
+    frames = [_compose(panels, step, scale) for step in range(length)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write(path, frames, fps)
+    return length
+
+
+def _check(panels: Sequence[Panel]) -> None:
+    if not panels:
+        raise ShapeError("a video needs at least one panel, got none")
+    heights = {as_frames(panel.condition, panel.frames).shape[1] for panel in panels}
+    if len(heights) > 1:
+        raise ShapeError(f"panels side by side need one height, got {sorted(heights)}")
+    for panel in panels:
+        if panel.notes and len(panel.notes) != len(panel.frames):
+            raise ShapeError(f"{panel.condition} has {len(panel.notes)} notes for {len(panel.frames)} frames")
+
+
+def _compose(panels: Sequence[Panel], step: int, scale: int) -> np.ndarray:
+    """One video frame, [H, W, 3] with even sides as video codecs want them."""
+    from PIL import Image, ImageDraw
+
+    widths = [panel.frames.shape[2] * scale for panel in panels]
+    height = panels[0].frames.shape[1] * scale
+    note = _NOTE if any(panel.notes for panel in panels) else 0
+    size = (2 * _MARGIN + sum(widths) + _GAP * (len(panels) - 1), 2 * _MARGIN + _TITLE + height + note)
+    canvas = Image.new("RGB", (size[0] + size[0] % 2, size[1] + size[1] % 2), PAPER)
+    draw = ImageDraw.Draw(canvas)
+    left = _MARGIN
+    for panel, width in zip(panels, widths, strict=True):
+        _draw_panel(canvas, draw, panel, min(step, len(panel.frames) - 1), left, scale)
+        left += width + _GAP
+    return np.asarray(canvas)
+
+
+def _draw_panel(canvas: Any, draw: Any, panel: Panel, step: int, left: int, scale: int) -> None:
+    from PIL import Image
+
+    image = enlarge(panel.frames[step], scale)
+    top = _MARGIN + _TITLE
+    name = font(13, bold=True)
+    title = label(panel.condition)
+    draw.text((left, top - 8), title, fill=colour(panel.condition), font=name, anchor="ls")
+    if panel.kind:
+        after = left + draw.textlength(title + " ", font=name)
+        draw.text((after, top - 8), panel.kind, fill=QUIET, font=font(12), anchor="ls")
+    canvas.paste(Image.fromarray(image), (left, top))
+    draw.rectangle((left - 1, top - 1, left + image.shape[1], top + image.shape[0]), outline=RULE)
+    if panel.notes:
+        draw.text((left, top + image.shape[0] + 14), panel.notes[step], fill=INK, font=font(11), anchor="ls")
+
+
+def _write(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:
+    import imageio.v2 as imageio
+
+    if path.suffix == ".gif":
+        imageio.mimsave(path, list(frames), format="GIF", duration=1000 / fps, loop=0)  # type: ignore[arg-type]
+        return
+    # macro_block_size 2: even sides are enough, rounding to 16 would rescale and blur the pixels.
+    with imageio.get_writer(path, format="FFMPEG", fps=fps, codec="libx264", quality=8, macro_block_size=2) as writer:  # type: ignore[arg-type]
+        for frame in frames:
+            writer.append_data(frame)  # type: ignore[attr-defined]

@@ -1,0 +1,79 @@
+"""What a task is: a gymnasium environment whose state can be read, restored exactly and compared with a goal."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Protocol
+
+import gymnasium
+import numpy as np
+
+
+class Policy(Protocol):
+    """Decides during data collection; may look at the simulator's state, unlike a planner."""
+
+    def act(self, task: Task) -> np.ndarray:
+        """The next environment action [a]."""
+        ...
+
+
+class Task(gymnasium.Env[np.ndarray, np.ndarray]):
+    """The protocol that every task implements. Pixels are uint8 [size, size, 3], states float64 [S].
+
+    Restoring a state and repeating actions gives the same states and the same pixels, bit for bit.
+    """
+
+    name: ClassVar[str]
+    metric: ClassVar[str] = "success"
+    higher_is_better: ClassVar[bool] = True
+    frameskip: ClassVar[int] = 5  # environment steps per model step
+    episode_steps: ClassVar[int] = 200  # length of a collected episode
+
+    size: int
+
+    @property
+    def action_size(self) -> int:
+        assert self.action_space.shape is not None
+        return int(np.prod(self.action_space.shape))
+
+    def advance(self, action: np.ndarray) -> None:
+        """One environment step without drawing it."""
+        raise NotImplementedError
+
+    def render(self) -> np.ndarray:  # type: ignore[override]
+        """The current pixels, uint8 [size, size, 3]."""
+        raise NotImplementedError
+
+    def get_state(self) -> np.ndarray:
+        """Everything the future depends on, float64 [S]."""
+        raise NotImplementedError
+
+    def set_state(self, state: np.ndarray) -> None:
+        """Restore what `get_state` returned."""
+        raise NotImplementedError
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """Named parts of the state worth a column of their own in a dataset."""
+        return {}
+
+    def pose(self, state: np.ndarray) -> np.ndarray:
+        """The part of a state that the success test compares."""
+        raise NotImplementedError
+
+    def probe_targets(self, states: np.ndarray) -> np.ndarray:
+        """States [M, S] to what a good latent should hold, [M, F], for linear probes."""
+        raise NotImplementedError
+
+    def error(self, state: np.ndarray, goal_state: np.ndarray) -> float:
+        """Distance to the goal in the task's own unit; success is this below a threshold."""
+        raise NotImplementedError
+
+    def success(self, state: np.ndarray, goal_state: np.ndarray) -> bool:
+        raise NotImplementedError
+
+    def policy(self, rng: np.random.Generator) -> Policy:
+        """A data-collection policy for one episode."""
+        raise NotImplementedError
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.advance(action)
+        return self.render(), 0.0, False, False, {"state": self.get_state()}

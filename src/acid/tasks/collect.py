@@ -1,0 +1,124 @@
+"""Collect episodes of a task in parallel processes: same seed, same data, whatever the number of processes.
+
+Work is cut into parts of a few episodes. A part is written under a temporary name and renamed when complete, so a
+killed run leaves only whole parts, which the next run keeps. The last step joins the parts into one file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import multiprocessing
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from acid import tasks
+from acid.data import EpisodeWriter, concatenate
+from acid.errors import DataError
+
+Progress = Callable[[int, int], None]
+EPISODES_PER_PART = 20
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What a dataset is a function of."""
+
+    task: str = "reacher"
+    episodes: int = 3000
+    size: int = 64
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.episodes < 1:
+            raise DataError(f"episodes must be at least 1, got {self.episodes}")
+
+
+def collect(collection: Collection, out: Path, *, processes: int = 2, progress: Progress | None = None) -> Path:
+    """Write the dataset to `out`; continues an interrupted run of the same collection."""
+    out = Path(out)
+    if out.exists():
+        raise DataError(f"{out} exists already; remove it or choose another name")
+    folder = out.with_name(out.name + ".parts")
+    lock = _claim(folder, collection)
+    starts = range(0, collection.episodes, EPISODES_PER_PART)
+    parts = [folder / f"{start:07d}.h5" for start in starts]
+    missing = [(start, part) for start, part in zip(starts, parts, strict=True) if not part.exists()]
+    done = collection.episodes - sum(_part_size(collection, start) for start, _ in missing)
+    report = progress or (lambda done, total: None)
+    report(done, collection.episodes)
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_end_with_parent) as pool:
+        jobs = {pool.submit(_collect_part, collection, start, part): start for start, part in missing}
+        for job in as_completed(jobs):
+            job.result()
+            done += _part_size(collection, jobs[job])
+            report(done, collection.episodes)
+    concatenate(parts, out)
+    shutil.rmtree(folder)
+    lock.close()
+    return out
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed must not go on for itself."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+
+def _claim(folder: Path, collection: Collection) -> IO[str]:
+    """Take the folder for this run; two collections, or two runs of one, must not write into the same parts."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = (folder / "collection.json").open("a+")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released by the system however this process ends
+    except BlockingIOError:
+        raise DataError(f"another process is collecting into {folder}; wait for it or stop it") from None
+    lock.seek(0)
+    found, wanted = lock.read(), json.dumps(asdict(collection), sort_keys=True)
+    if found and found != wanted:
+        raise DataError(
+            f"{folder} holds parts of another collection ({found}); remove it or choose another output name"
+        )
+    if not found:
+        lock.write(wanted)
+        lock.flush()
+    return lock
+
+
+def _part_size(collection: Collection, start: int) -> int:
+    return min(EPISODES_PER_PART, collection.episodes - start)
+
+
+def _collect_part(collection: Collection, start: int, path: Path) -> None:
+    task = tasks.make(collection.task, size=collection.size)
+    attributes = {"collection": json.dumps(asdict(collection), sort_keys=True)}
+    with EpisodeWriter(path, attributes=attributes) as writer:
+        for index in range(start, start + _part_size(collection, start)):
+            writer.write(record_episode(task, collection.seed, index))
+    task.close()
+
+
+def record_episode(task: tasks.Task, seed: int, index: int) -> dict[str, np.ndarray]:
+    """Episode `index` of a collection: a pure function of (task, seed, index)."""
+    reset, behave = np.random.SeedSequence([seed, index]).generate_state(2)
+    pixels, _ = task.reset(seed=int(reset))
+    policy = task.policy(np.random.default_rng(behave))
+    rows: dict[str, list[np.ndarray]] = {}
+    for _ in range(task.episode_steps):
+        row = {"pixels": pixels, "state": task.get_state(), **task.columns()}
+        row["action"] = np.asarray(policy.act(task), np.float32)
+        for name, value in row.items():
+            rows.setdefault(name, []).append(value)
+        task.advance(row["action"])
+        pixels = task.render()
+    return {name: np.stack(values) for name, values in rows.items()}

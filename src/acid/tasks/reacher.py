@@ -1,0 +1,102 @@
+"""Reacher: dm_control's two-link arm, asked to match a whole pose instead of touching a target."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from acid.tasks.mujoco_task import MujocoTask, Quality
+
+TOLERANCE = 0.05  # rad, for every joint
+_QPOS = slice(1, 3)  # in the integration state: time, then positions, then velocities
+_HIDDEN_GROUP = 4  # a geom group that MuJoCo does not draw
+
+
+class Reacher(MujocoTask):
+    """Actions: torques of shoulder and wrist in [−1, 1]; 0.02 s a step. The target of the original task is hidden."""
+
+    name: ClassVar[str] = "reacher"
+    camera = "fixed"
+
+    def __init__(self, *, size: int = 64, quality: Quality = "fast") -> None:
+        from dm_control.suite import reacher
+
+        physics = reacher.Physics.from_xml_string(*reacher.get_model_and_assets())
+        model = physics.model.ptr
+        model.geom("target").group[:] = _HIDDEN_GROUP
+        super().__init__(model, size=size, quality=quality)
+
+    def _place(self, rng: np.random.Generator) -> None:
+        limit = self.model.jnt_range[1, 1]
+        self.data.qpos[:] = rng.uniform([-np.pi, -limit], [np.pi, limit])
+
+    def columns(self) -> dict[str, np.ndarray]:
+        return {"qpos": self.data.qpos.copy(), "qvel": self.data.qvel.copy()}
+
+    def pose(self, state: np.ndarray) -> np.ndarray:
+        return state[_QPOS]
+
+    def probe_targets(self, states: np.ndarray) -> np.ndarray:
+        """Sine and cosine of both joint angles."""
+        angles = states[:, _QPOS]
+        return np.concatenate([np.sin(angles), np.cos(angles)], 1)
+
+    def error(self, state: np.ndarray, goal_state: np.ndarray) -> float:
+        """The larger of the two joint errors in rad. Whole turns of the shoulder look alike and count as equal."""
+        difference = self.pose(state) - self.pose(goal_state)
+        return float(np.abs((difference + np.pi) % (2 * np.pi) - np.pi).max())
+
+    def success(self, state: np.ndarray, goal_state: np.ndarray) -> bool:
+        return self.error(state, goal_state) < TOLERANCE
+
+    def policy(self, rng: np.random.Generator) -> ReacherPolicy:
+        return ReacherPolicy(rng)
+
+
+@dataclass
+class _Segment:
+    """One stretch of behaviour: either a pose to reach and hold, or a torque that wanders smoothly."""
+
+    steps: int
+    pose: np.ndarray | None
+    stiffness: float = 0.0
+    damping: float = 0.0
+    amplitude: float = 0.0
+
+
+class ReacherPolicy:
+    """Smooth random torques mixed with reaching random poses, in segments of 0.4 to 1.6 s."""
+
+    SMOOTHNESS = 0.85  # correlation of the wandering torque from one step to the next
+    TREMBLE = 0.05  # torque noise while reaching
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self._torque = np.zeros(2)
+        self._segment = _Segment(steps=0, pose=None)
+
+    def _draw_segment(self, task: Reacher) -> _Segment:
+        rng = self._rng
+        steps = int(rng.integers(20, 81))
+        if rng.random() < 0.5:
+            return _Segment(steps, pose=None, amplitude=rng.uniform(0.1, 0.7))
+        limit = task.model.jnt_range[1, 1]
+        pose = np.array([task.data.qpos[0] + rng.uniform(-2.5, 2.5), rng.uniform(-limit, limit)])
+        return _Segment(steps, pose, stiffness=rng.uniform(0.3, 1.5), damping=rng.uniform(0.1, 0.3))
+
+    def act(self, task: Reacher) -> np.ndarray:
+        if self._segment.steps == 0:
+            self._segment = self._draw_segment(task)
+        segment = self._segment
+        segment.steps -= 1
+        noise = self._rng.standard_normal(2)
+        if segment.pose is None:
+            fresh = np.sqrt(1 - self.SMOOTHNESS**2) * noise
+            self._torque = self.SMOOTHNESS * self._torque + segment.amplitude * fresh
+        else:
+            pull = segment.stiffness * (segment.pose - task.data.qpos) - segment.damping * task.data.qvel
+            self._torque = pull + self.TREMBLE * noise
+        self._torque = np.clip(self._torque, -1, 1)
+        return self._torque.astype(np.float32)

@@ -1,0 +1,90 @@
+"""What the verifier and the policy share: a fitted flow with its scaler and report, from data or from a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import torch
+from torch import nn
+
+from acid import checkpoint
+from acid.errors import CheckpointError
+from acid.nn.prefix_suffix import TransformerSize
+from acid.types import ActionScaler
+from acid.verifier.fitting import LITE_FIT, FitConfig, Progress, fit_flow, fit_scaler, normalise_rows
+from acid.verifier.flow import LITE, ActionFlow, FlowConfig
+from acid.verifier.report import FlowReport, measure
+from acid.verifier.transitions import Transitions
+
+
+class FlowModel(nn.Module):
+    """An action flow, the scaler of its actions and what held-out data say about it."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, config: FlowConfig, scaler: ActionScaler | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.scaler = scaler
+        self.report: FlowReport | None = None
+        self.flow = ActionFlow(config)
+
+    @classmethod
+    def fit_transitions(
+        cls,
+        transitions: Transitions,
+        *,
+        size: TransformerSize = LITE,
+        training: FitConfig = LITE_FIT,
+        scaler: ActionScaler | None = None,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Fit to transitions whose actions are in environment units; `.report` tells how well it went.
+
+        Without a scaler, one is fitted: mean and standard deviation of each dimension over the training transitions.
+        A tenth of the episodes is held out, or of the transitions where there are fewer than ten episodes.
+        """
+        train, held_out = transitions.split(training.held_out, training.seed)
+        scaler = scaler or fit_scaler(transitions.actions[transitions.start[train]])
+        transitions = replace(transitions, actions=normalise_rows(transitions.actions, scaler))
+        _, tokens, latent_size = transitions.latents.shape
+        config = FlowConfig(latent_size, tokens, scaler.size, size, conditions=transitions.conditions)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(training.seed)
+            model = cls(config, scaler).to(transitions.latents.device)
+        fit_flow(model.flow, transitions, train, training, progress)
+        model.report = measure(model.flow, transitions, train, held_out, seed=training.seed)
+        return model.ready()
+
+    def ready(self) -> Self:
+        """Itself, frozen for inference; gradients still reach the latents."""
+        return self.eval().requires_grad_(False)
+
+    def save(self, folder: str | Path, *, metadata: Mapping[str, Any] | None = None) -> None:
+        """Write weights, configuration, scaler, report and whatever else should be remembered to a folder."""
+        known = {} if self.report is None else {"report": asdict(self.report)}
+        checkpoint.save(
+            folder,
+            kind=self.kind,
+            config=self.config,
+            state=self,
+            scaler=self.scaler,
+            metadata={**known, **(metadata or {})},
+        )
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """The model as it was saved, ready for inference."""
+        stored = checkpoint.load(folder, cls.kind)
+        if stored.scaler is None:
+            raise CheckpointError(
+                f"{folder} holds no action statistics, so its {cls.kind} cannot be used; fit it again"
+            )
+        model = cls(checkpoint.config_from(FlowConfig, stored.config), stored.scaler)
+        checkpoint.load_state(model, stored)
+        if "report" in stored.metadata:
+            model.report = checkpoint.config_from(FlowReport, stored.metadata["report"])
+        return model.ready()

@@ -1,0 +1,50 @@
+"""The verifier: an inverse dynamics model that tells which action lies between two latents."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from acid.nn.prefix_suffix import TransformerSize
+from acid.types import ActionScaler
+from acid.verifier.fitting import LITE_FIT, FitConfig, Progress
+from acid.verifier.flow import LITE
+from acid.verifier.model import FlowModel
+from acid.verifier.transitions import successive
+
+
+class Verifier(FlowModel):
+    """Infers the normalised action of a transition; `scaler` relates it to environment units."""
+
+    kind = "verifier"
+
+    def infer(
+        self, latent: Tensor, next_latent: Tensor, *, steps: int | None = None, noise: Tensor | None = None
+    ) -> Tensor:
+        """Latents [..., P, D] and their successors [..., P, D] to normalised actions [..., A].
+
+        `steps` and `noise` (ε, [A] or [..., A]) replace those of the configuration.
+        """
+        return self.flow.infer(latent, next_latent, steps=steps, noise=noise)
+
+    @classmethod
+    def fit(
+        cls,
+        latents: Tensor,
+        actions: Tensor,
+        episodes: Tensor,
+        *,
+        stride: int = 1,
+        size: TransformerSize = LITE,
+        training: FitConfig = LITE_FIT,
+        scaler: ActionScaler | None = None,
+        progress: Progress | None = None,
+    ) -> Verifier:
+        """A verifier of the transitions inside episodes; its `.report` tells which part of the action they identify.
+
+        Latents [M, P, D] and actions [M, A] in environment units, one row per frame; `episodes` [M] holds the id of
+        each row's episode, whose rows are consecutive. Row i is paired with row i + stride, so frames recorded more
+        often than the model steps can all be used; an action that is NaN marks a row from which no transition starts.
+        Scaler and held-out part are as in `fit_transitions`.
+        """
+        transitions = successive(latents, actions, episodes, stride=stride)
+        return cls.fit_transitions(transitions, size=size, training=training, scaler=scaler, progress=progress)

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from acid.errors import AcidError
+from acid.evaluation.statistics import bootstrap_mean, mcnemar, paired, sign_flip, wilson
+
+
+@pytest.mark.parametrize(
+    ("successes", "n", "low", "high"),
+    # Newcombe (1998), Statistics in Medicine 17, Table I, method 3.
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
+)
+def test_wilson_matches_published_intervals(successes, n, low, high):
+    interval = wilson(successes, n)
+    assert (interval.low, interval.high) == pytest.approx((low, high), abs=5e-5)
+    assert interval.mean == successes / n
+
+
+def test_wilson_names_impossible_counts():
+    with pytest.raises(AcidError, match="5 of 4"):
+        wilson(5, 4)
+
+
+@pytest.mark.parametrize(("a", "b", "p"), [(0, 0, 1.0), (5, 5, 1.0), (0, 6, 0.03125), (1, 8, 0.0390625)])
+def test_mcnemar_by_hand(a, b, p):
+    assert mcnemar(a, b) == pytest.approx(p)
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_mcnemar_is_a_binomial_test_of_the_discordant_pairs(a, b):
+    expected = stats.binomtest(a, a + b).pvalue if a + b else 1.0
+    assert mcnemar(a, b) == pytest.approx(expected)
+    assert mcnemar(a, b) == mcnemar(b, a)
+
+
+def test_bootstrap_covers_the_true_mean_about_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    hits = 0
+    for _ in range(300):
+        interval = bootstrap_mean(rng.exponential(size=60), resamples=1000)
+        hits += interval.low <= 1.0 <= interval.high
+    assert 0.87 < hits / 300 < 0.98
+
+
+def test_bootstrap_is_seeded_and_agrees_with_the_normal_interval():
+    values = np.random.default_rng(1).normal(3.0, 2.0, 400)
+    interval = bootstrap_mean(values)
+    assert interval == bootstrap_mean(values)
+    half = 1.96 * values.std() / np.sqrt(400)
+    assert (interval.low, interval.high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.02)
+
+
+def test_bootstrap_in_chunks_draws_every_resample():
+    interval = bootstrap_mean(np.arange(300_000) % 2, resamples=40)
+    assert interval.low < 0.5 < interval.high
+
+
+def test_sign_flip_exact_by_hand():
+    # |sum| >= 6 for all-plus and all-minus only: 2 of 8 patterns.
+    assert sign_flip(np.array([1.0, 2.0, 3.0])) == (0.25, "sign-flip-exact")
+    assert sign_flip(np.zeros(5)) == (1.0, "sign-flip-exact")
+
+
+def test_sign_flip_permutation_agrees_with_scipy():
+    differences = np.random.default_rng(2).normal(0.35, 1.0, 40)
+    p, test = sign_flip(differences)
+    expected = stats.permutation_test(
+        (differences,), np.mean, permutation_type="samples", n_resamples=20_000, rng=np.random.default_rng(0)
+    ).pvalue
+    assert test == "sign-flip-permutation"
+    assert p == pytest.approx(expected, abs=0.01)
+
+
+def test_only_shared_episodes_count_and_their_order_does_not():
+    a = {"x": 1, "y": 1, "z": 0, "only a": 0}
+    b = {"only b": 1, "z": 0, "y": 0, "x": 1}
+    result = paired(a, b)
+    assert (result.n, result.difference, result.test) == (3, pytest.approx(1 / 3), "mcnemar-exact")
+    assert result == paired(dict(reversed(a.items())), dict(reversed(b.items())))
+
+
+def test_pairing_removes_what_the_episodes_have_in_common():
+    rng = np.random.default_rng(3)
+    difficulty = rng.normal(0, 10, 100)
+    a = dict(enumerate(difficulty - 0.5 + rng.normal(0, 0.5, 100)))
+    b = dict(enumerate(difficulty))
+    result = paired(a, b)
+    assert result.low < -0.5 < result.high < 0
+    assert result.p < 0.001
+    assert result.test == "sign-flip-permutation"
+
+
+def test_nothing_shared_is_an_error():
+    with pytest.raises(AcidError, match="same instances"):
+        paired({"x": 1}, {"y": 1})
+
+
+def test_values_that_are_not_finite_are_refused():
+    with pytest.raises(AcidError, match="finite"):
+        bootstrap_mean([1.0, float("nan")])

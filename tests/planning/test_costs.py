@@ -1,0 +1,192 @@
+"""Cost terms and weights."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from planning_toys import SEARCHES, Integrator, Verifier, planner, problem
+
+from acid.errors import PlanningError, ShapeError
+from acid.planning import (
+    CEM,
+    ActionConsistency,
+    ActionNorm,
+    Adaptive,
+    Constant,
+    Cost,
+    Custom,
+    GoalDistance,
+    acid_cost,
+    goal_cost,
+)
+from acid.planning.costs import spread
+from acid.planning.search import lowest
+from acid.types import Trajectory
+
+
+def trajectory(problems=2, candidates=5, horizon=3, seed=0) -> Trajectory:
+    generator = torch.Generator().manual_seed(seed)
+    latents = torch.randn(problems, candidates, horizon + 1, 2, 2, generator=generator, dtype=torch.float64)
+    return Trajectory(latents, torch.randn(problems, candidates, horizon, 2, generator=generator, dtype=torch.float64))
+
+
+def fixed(values: torch.Tensor, name: str, weight=None) -> Custom:
+    return Custom(lambda trajectory, goal: values, name, weight or Constant(1.0))
+
+
+def elites_of(goal_values, other_values, lam, count=4):
+    cost = Cost([fixed(goal_values, "goal"), fixed(other_values, "other", Adaptive(lam))])
+    evaluation = cost.evaluate(trajectory(*goal_values.shape), torch.zeros(2, 2, 2))
+    return lowest(evaluation.total, count).index.sort(1).values
+
+
+scales = st.floats(1e-3, 1e3)
+shifts = st.floats(-1e3, 1e3)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10_000), lam=st.floats(0.01, 3.0), scale=scales, shift=shifts, which=st.booleans())
+def test_elites_do_not_change_when_either_cost_is_scaled_or_shifted(seed, lam, scale, shift, which):
+    generator = torch.Generator().manual_seed(seed)
+    goal, other = (torch.randn(2, 20, generator=generator, dtype=torch.float64) for _ in range(2))
+    changed = (scale * goal + shift, other) if which else (goal, scale * other + shift)
+    assert torch.equal(elites_of(goal, other, lam), elites_of(*changed, lam))
+
+
+@pytest.mark.parametrize("scaled", ["goal", "consistency"])
+def test_whole_plans_do_not_change_when_either_cost_is_scaled_and_shifted(scaled):
+    terms = {"goal": GoalDistance(), "consistency": ActionConsistency(Verifier())}
+    weights = {"goal": Constant(1.0), "consistency": Adaptive(0.5)}
+
+    def cost(factor, shift):
+        def change(name):
+            change = name == scaled
+            return lambda t, g: terms[name](t, g) * (factor if change else 1) + (shift if change else 0)
+
+        return Cost([Custom(change(name), name, weights[name]) for name in terms])
+
+    plain, changed = (planner(SEARCHES["cem"], cost=cost(*how)).solve(problem()) for how in ((1, 0), (37.0, 5.0)))
+    torch.testing.assert_close(plain.actions, changed.actions)
+
+
+@pytest.mark.parametrize(("scale", "winner"), [(0.5, 0), (2.0, 3)])
+def test_elites_do_change_with_scale_under_a_constant_weight(scale, winner):
+    goal = torch.tensor([[0.0, 1.0, 2.0, 3.0]])
+    cost = Cost([fixed(goal, "goal"), fixed(-scale * goal, "other")])
+    assert lowest(cost.evaluate(trajectory(1, 4), torch.zeros(1, 2, 2)).total, 1).index.item() == winner
+
+
+def test_adaptive_weight_equalises_the_spreads():
+    evaluation = acid_cost(Verifier(), 0.3).evaluate(trajectory(), torch.zeros(2, 2, 2))
+    values = evaluation.weights["consistency"][:, None] * evaluation.terms["consistency"]
+    torch.testing.assert_close(values.std(1), 0.3 * evaluation.terms["goal"].std(1))
+
+
+def test_spread_is_torch_std_and_exactly_zero_for_equal_costs():
+    values = torch.randn(3, 9)
+    everything = torch.ones(3, 9, dtype=torch.bool)
+    torch.testing.assert_close(spread(values, everything), values.std(1))
+    assert torch.equal(spread(torch.full((1, 7), 0.1), everything[:1, :7]), torch.zeros(1))
+    assert torch.equal(spread(values[:, :1], everything[:, :1]), torch.zeros(3))
+
+
+@pytest.mark.parametrize("tiny", [0.0, 1e-44])
+def test_no_spread_means_weight_zero(tiny):
+    goal = torch.randn(1, 6)
+    flat = torch.full((1, 6), 0.1) if tiny == 0 else torch.linspace(0, 1, 6)[None] * tiny
+    cost = Cost([fixed(goal, "goal"), fixed(flat, "flat", Adaptive(1.0))])
+    evaluation = cost.evaluate(trajectory(1, 6), torch.zeros(1, 2, 2))
+    assert evaluation.weights["flat"].item() == 0
+    assert torch.equal(evaluation.total, goal)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_non_finite_candidate_ranks_last_and_is_left_out_of_the_spreads(bad):
+    generator = torch.Generator().manual_seed(0)
+    goal, other = (torch.randn(1, 6, generator=generator) for _ in range(2))
+    broken = other.clone()
+    broken[0, 2] = bad
+    evaluation = Cost([fixed(goal, "goal"), fixed(broken, "other", Adaptive(0.5))]).evaluate(
+        trajectory(1, 6), torch.zeros(1, 2, 2)
+    )
+    assert evaluation.total[0, 2] == math.inf
+    kept = [0, 1, 3, 4, 5]
+    torch.testing.assert_close(evaluation.spreads["goal"], goal[:, kept].std(1))
+    torch.testing.assert_close(evaluation.spreads["other"], other[:, kept].std(1))
+    elites = lowest(evaluation.total, 6)
+    assert elites.share[0].tolist() == pytest.approx([0.2] * 5 + [0.0])
+    torch.testing.assert_close(elites.mean(broken)[0], other[0, kept].mean())  # 0 · NaN must not leak
+
+
+def test_goal_distance_sums_or_averages_over_tokens():
+    imagined, goal = trajectory(), torch.randn(2, 2, 2, dtype=torch.float64)
+    by_hand = ((imagined.latents[:, :, -1] - goal[:, None]) ** 2).flatten(2)
+    torch.testing.assert_close(GoalDistance()(imagined, goal), by_hand.sum(-1))
+    torch.testing.assert_close(GoalDistance("mean")(imagined, goal), by_hand.mean(-1))
+
+
+def test_consistency_is_the_mean_of_its_steps_and_vanishes_for_a_true_verifier():
+    class Exact(Verifier):
+        def infer(self, latent, next_latent):
+            return (next_latent[..., 1, :] - latent[..., 1, :]) / 0.5
+
+    solved = planner(CEM(samples=8, iterations=1, elites=2), cost=acid_cost(Exact())).solve(problem())
+    torch.testing.assert_close(solved.consistency, torch.zeros_like(solved.consistency))
+    term, imagined = ActionConsistency(Verifier()), trajectory()
+    assert term.per_step(imagined).shape == (2, 5, 3)
+    torch.testing.assert_close(term(imagined, torch.zeros(2, 2, 2)), term.per_step(imagined).mean(-1))
+
+
+def test_action_norm_prefers_small_actions():
+    strong = planner(SEARCHES["cem"], cost=Cost([GoalDistance(), ActionNorm(Adaptive(5.0))])).solve(problem())
+    weak = planner(SEARCHES["cem"], cost=goal_cost()).solve(problem())
+    assert (strong.actions.square().sum((1, 2)) < weak.actions.square().sum((1, 2))).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Cost([]), "at least one term"),
+        (lambda: Cost([GoalDistance(), GoalDistance()]), "'goal' is used twice"),
+        (lambda: Cost([GoalDistance(name="total")]), "'total' is reserved"),
+        (lambda: Cost([GoalDistance(weight=Constant(0.0))]), "'goal' is the reference"),
+        (lambda: Cost([ActionNorm()]), "'action_norm' is the reference"),
+        (lambda: Adaptive(math.nan), "λ of the adaptive weight must be a finite number, got nan"),
+        (lambda: Constant(math.inf), "constant weight must be a finite number, got inf"),
+        (lambda: GoalDistance("max"), "'sum' or 'mean', got 'max'"),
+    ],
+)
+def test_bad_costs_say_what_is_wrong(make, message):
+    with pytest.raises(PlanningError, match=message):
+        make()
+
+
+def test_a_term_of_the_wrong_shape_is_named():
+    cost = Cost([Custom(lambda t, g: t.actions.sum(-1), "mine")])
+    with pytest.raises(ShapeError, match=r"'mine' must return \[B, N\] = \[3, 64\], got \[3, 64, 4\]"):
+        planner(SEARCHES["cem"], cost=cost).solve(problem())
+
+
+def test_a_verifier_for_other_actions_is_named():
+    class Narrow(Verifier):
+        def infer(self, latent, next_latent):
+            return super().infer(latent, next_latent)[..., :1]
+
+    with pytest.raises(ShapeError, match=r"'consistency' returned actions \[3, 64, 4, 1\] .* \[3, 64, 4, 2\]"):
+        planner(SEARCHES["cem"], model=Integrator(), cost=acid_cost(Narrow())).solve(problem())
+
+
+def test_weights_are_constants_to_a_gradient():
+    imagined = trajectory()
+    actions = imagined.actions.clone().requires_grad_()
+    evaluation = Cost([Custom(lambda t, g: t.actions.sum((-2, -1)), "sum"), ActionNorm(Adaptive(0.5))]).evaluate(
+        Trajectory(imagined.latents, actions), torch.zeros(2, 2, 2)
+    )
+    assert evaluation.total.requires_grad
+    assert not any(values.requires_grad for values in (*evaluation.weights.values(), *evaluation.spreads.values()))
+
+
+def test_equal_costs_keep_the_order_of_the_candidates():
+    assert lowest(torch.zeros(2, 5000), 7).index.tolist() == [list(range(7))] * 2

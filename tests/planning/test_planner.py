@@ -1,0 +1,184 @@
+"""The planner: what a plan holds, and what it refuses."""
+
+import math
+
+import pytest
+import torch
+from planning_toys import ACTION, HORIZON, SEARCHES, Integrator, Verifier, planner, problem
+
+from acid.errors import PlanningError, ShapeError
+from acid.planning import CEM, Planner, acid_cost, goal_cost
+from acid.types import ActionScaler, Problem
+
+SEARCH = SEARCHES["cem"]
+
+
+def observations(size=3, seed=0):
+    batch = problem(size, seed=seed)
+    return batch.start.flatten(1), batch.goal.flatten(1)
+
+
+def test_plan_encodes_once_and_equals_solve():
+    model = Integrator()
+    make = planner(SEARCH, model=model)
+    plan = make.plan(*observations(), seed=2)
+    assert model.encoded == 2  # the observation and the goal
+    assert torch.equal(plan.actions, make.solve(problem(), seed=2).actions)
+
+
+def test_a_plan_is_described_completely():
+    scaler = ActionScaler(mean=(0.5,), std=(2.0,), block=2)
+    verifier = Verifier()
+    plan = planner(SEARCH, cost=acid_cost(verifier), scaler=scaler).plan(*observations())
+    assert plan.actions.shape == (3, HORIZON, ACTION)
+    torch.testing.assert_close(plan.env_actions, scaler.denormalise(plan.actions))
+    assert plan.imagined.shape == (3, HORIZON + 1, 2, 2)
+    assert torch.equal(plan.imagined[:, 0], problem().start)
+    torch.testing.assert_close(plan.imagined[:, 1:], Integrator().rollout(problem().start, plan.actions[:, None])[:, 0])
+    by_hand = (plan.actions - verifier.infer(plan.imagined[:, :-1], plan.imagined[:, 1:])).square().sum(-1)
+    torch.testing.assert_close(plan.consistency, by_hand)
+    torch.testing.assert_close(plan.costs["consistency"], by_hand.mean(-1))
+    torch.testing.assert_close(plan.costs["goal"], (plan.imagined[:, -1] - problem().goal).square().sum((1, 2)))
+    assert set(plan.seconds) == {"encode", "rollout", "goal", "consistency", "total"}
+    assert plan.seconds["total"] >= sum(s for name, s in plan.seconds.items() if name != "total")
+
+
+def test_without_scaler_and_verifier_a_plan_says_so():
+    plan = planner(SEARCH, cost=goal_cost()).solve(problem())
+    assert plan.env_actions is None
+    assert plan.consistency is None
+
+
+def test_the_models_own_scaler_is_the_default():
+    model = Integrator()
+    model.scaler = ActionScaler(mean=(0.0, 0.0), std=(3.0, 3.0))
+    plan = Planner(model, goal_cost(), SEARCH, horizon=HORIZON).solve(problem())
+    torch.testing.assert_close(plan.env_actions, 3 * plan.actions)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64, 10_000])
+def test_chunks_bound_the_rollout_without_changing_the_plan(chunk):
+    whole, model = planner(SEARCH).solve(problem()), Integrator()
+    chunked = planner(SEARCH, model=model, chunk=chunk).solve(problem())
+    torch.testing.assert_close(chunked.actions, whole.actions)
+    assert model.widest <= max(chunk, 3)  # at least one candidate of each of the 3 problems
+
+
+def test_context_frames_reach_the_model_and_the_last_is_now():
+    class WithContext(Integrator):
+        def encode(self, observation):
+            return observation.reshape(len(observation), -1, 2, 2)
+
+        def rollout(self, latent, actions):
+            assert latent.shape[1] == 3
+            return super().rollout(latent[:, -1], actions)
+
+    frames = torch.randn(2, 3, 4, dtype=torch.float64)
+    plan = planner(SEARCH, model=WithContext()).plan(frames, frames.flip(0))
+    assert torch.equal(plan.imagined[:, 0].flatten(1), frames[:, -1])
+
+
+def test_single_precision_models_get_single_precision_candidates():
+    batch = problem()
+    plan = planner(SEARCH).solve(Problem(batch.start.float(), batch.goal.float()))
+    assert plan.actions.dtype == torch.float32
+
+
+def test_planning_leaves_its_inputs_alone():
+    batch, initial = problem(), torch.ones(3, HORIZON, ACTION, dtype=torch.float64)
+    start = batch.start.clone()
+    for search in SEARCHES.values():
+        planner(search).solve(batch, initial=initial)
+    assert torch.equal(batch.start, start)
+    assert torch.equal(initial, torch.ones_like(initial))
+
+
+@pytest.mark.parametrize("wrong", [(3, 64, 4, 2), (3, 64, 5, 2, 2), (3, 64, 4, 2, 3)])
+def test_a_rollout_of_the_wrong_shape_is_refused(wrong):
+    class Wrong(Integrator):
+        def rollout(self, latent, actions):
+            return torch.zeros(wrong)
+
+    with pytest.raises(ShapeError, match=r"rollout must return \[B, N, H, P, D\] = \[3, 64, 4, 2, 2\].*got"):
+        planner(SEARCH, model=Wrong()).solve(problem())
+
+
+def test_an_encoder_of_the_wrong_rank_is_refused():
+    class Flat(Integrator):
+        def encode(self, observation):
+            return observation
+
+    with pytest.raises(ShapeError, match=r"encode must return .* got \[3, 4\] for the observation"):
+        planner(SEARCH, model=Flat()).plan(*observations())
+
+
+@pytest.mark.parametrize("which", ["start", "goal"])
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_non_finite_latents_are_refused(which, bad):
+    batch = problem()
+    getattr(batch, which)[1, 0, 0] = bad
+    with pytest.raises(ShapeError, match=f"{which} latent holds NaN or infinite"):
+        planner(SEARCH).solve(batch)
+
+
+def test_start_and_goal_must_fit_each_other():
+    with pytest.raises(ShapeError, match=r"start \[3, 2, 2\] and goal \[2, 2, 2\]"):
+        planner(SEARCH).solve(Problem(problem(3).start, problem(2).goal))
+    with pytest.raises(ShapeError, match=r"start \[0, 2, 2\]"):
+        planner(SEARCH).solve(Problem(torch.zeros(0, 2, 2), torch.zeros(0, 2, 2)))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"horizon": 0}, PlanningError, "horizon must be at least 1, got 0"),
+        ({"chunk": 0}, PlanningError, "chunk must be at least 1, got 0"),
+        ({"action_size": None}, PlanningError, "no action scaler"),
+        ({"action_size": 0}, PlanningError, "action_size must be at least 1, got 0"),
+        ({"action_size": 3, "scaler": ActionScaler((0.0,), (1.0,), 2)}, ShapeError, "3 does not match the scaler's 2"),
+        ({"bounds": (1.0, -1.0)}, PlanningError, "low bound must be below"),
+        ({"bounds": (math.nan, 1.0)}, PlanningError, "low bound must be below"),
+        ({"bounds": ([0.0] * 3, 1.0)}, PlanningError, r"one number or 2 .* got shape \[3\]"),
+    ],
+)
+def test_bad_options_say_what_is_wrong(options, error, message):
+    with pytest.raises(error, match=message):
+        planner(SEARCH, **options)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        ({"seed": [1, 2]}, ShapeError, "3 problems, 2 seeds"),
+        ({"seed": -1}, PlanningError, "between 0 and .* got -1"),
+        ({"seed": 0.5}, PlanningError, "must be an integer, got 0.5"),
+        ({"initial": torch.zeros(3, 2, ACTION)}, ShapeError, r"\[3, 4, 2\], got \[3, 2, 2\]"),
+        ({"initial": torch.full((3, HORIZON, ACTION), math.nan)}, ShapeError, "initial holds NaN"),
+    ],
+)
+def test_bad_calls_say_what_is_wrong(call, error, message):
+    with pytest.raises(error, match=message):
+        planner(SEARCH).solve(problem(), **call)
+
+
+def test_bounds_without_scaler_are_normalised_and_may_be_one_sided():
+    plan = planner(CEM(samples=32, iterations=3, elites=4), bounds=([-0.1, -math.inf], [0.1, math.inf])).solve(
+        problem()
+    )
+    assert plan.actions[..., 0].abs().max() <= 0.1
+    assert plan.actions[..., 1].abs().max() > 0.1
+
+
+def test_rounding_does_not_push_environment_actions_past_their_bounds():
+    class Still(Integrator):
+        def rollout(self, latent, actions):
+            return latent[:, None, None].expand(-1, *actions.shape[1:3], -1, -1)
+
+    size = 200
+    mean, std = (torch.rand(size, generator=torch.Generator().manual_seed(s)).tolist() for s in (0, 1))
+    scaler = ActionScaler(tuple(mean), tuple(std))
+    make = Planner(Still(), goal_cost(), CEM(1, 1, 1), horizon=1, scaler=scaler, bounds=(-0.3, 0.7))
+    start = torch.zeros(1, 2, 2)
+    plan = make.solve(Problem(start, start), initial=torch.full((1, 1, size), 1e3))
+    assert scaler.denormalise(plan.actions).max() > torch.tensor(0.7)  # what would happen
+    assert plan.env_actions.max() == torch.tensor(0.7)

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from acid.errors import AcidError, ShapeError
+from acid.report import Measured, consistency_per_step, lambda_sweep, spreads, success_against_budget
+from acid.report.style import COLOURS, colour
+
+HALF = Measured(0.5, 0.4, 0.6)
+
+
+def check(path, size):
+    image = np.asarray(Image.open(path).convert("RGB"))
+    assert image.shape[:2][::-1] == size
+    assert image.std() > 5  # something is drawn
+    return image
+
+
+def holds(image: np.ndarray, name: str) -> bool:
+    rgb = np.array([int(COLOURS[name][i : i + 2], 16) for i in (1, 3, 5)])
+    return bool((np.abs(image.astype(int) - rgb).max(-1) < 4).any())
+
+
+def test_success_against_budget_shows_every_condition(tmp_path):
+    path = tmp_path / "new" / "budget.png"
+    planners = {"original": {30: HALF, 300: HALF}, "acid": {30: HALF, 300: Measured(0.9, 0.8, 1.0)}}
+    success_against_budget(path, planners, baselines={"policy": Measured(0.2, 0.1, 0.3)}, title="Reacher")
+    image = check(path, (1040, 600))
+    assert all(holds(image, name) for name in ("original", "acid", "policy"))
+
+
+def test_lambda_sweep_sorts_and_shows_the_reference(tmp_path):
+    values = [Measured(0.9, 0.8, 1.0), HALF]
+    lambda_sweep(tmp_path / "a.png", [1.0, 0.1], values, reference=HALF)
+    lambda_sweep(tmp_path / "b.png", [0.1, 1.0], values[::-1], reference=HALF)
+    image = check(tmp_path / "a.png", (840, 600))
+    assert (image == check(tmp_path / "b.png", (840, 600))).all()
+    assert holds(image, "acid")
+    assert holds(image, "original")
+
+
+@pytest.mark.parametrize("lambdas", [[0.0], [0.1, 0.2], []])
+def test_lambda_sweep_refuses_what_a_log_axis_cannot_show(tmp_path, lambdas):
+    with pytest.raises(ShapeError, match="positive λ"):
+        lambda_sweep(tmp_path / "x.png", lambdas, [HALF])
+
+
+def test_spreads_leave_out_what_is_zero(tmp_path):
+    positive = np.exp(np.random.default_rng(0).normal(size=(30, 20)))
+    some = positive * (np.arange(30) % 2)[:, None]
+    spreads(tmp_path / "s.png", {"acid": (positive, some, positive), "original": (positive, positive, 0 * positive)})
+    assert holds(check(tmp_path / "s.png", (1620, 560)), "acid")
+
+
+def test_consistency_per_step_takes_a_single_plan(tmp_path):
+    consistency_per_step(tmp_path / "c.png", {"original": np.ones((1, 5)), "acid": np.ones((9, 5)) / 2})
+    check(tmp_path / "c.png", (840, 600))
+    with pytest.raises(ShapeError, match="'acid'"):
+        consistency_per_step(tmp_path / "c.png", {"acid": np.ones(5)})
+
+
+def test_vector_formats_follow_the_ending(tmp_path):
+    lambda_sweep(tmp_path / "x.svg", [0.1], [HALF])
+    assert "<svg" in (tmp_path / "x.svg").read_text()
+
+
+def test_conditions_have_colours_of_their_own():
+    assert len(set(COLOURS.values())) == len(COLOURS)
+    assert colour("some task") == colour("some task")
+
+
+def test_a_missing_matplotlib_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(AcidError, match=r"acid-planning\[report\]"):
+        lambda_sweep(tmp_path / "x.png", [0.1], [HALF])

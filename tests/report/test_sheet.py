@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from acid.errors import ShapeError
+from acid.report import SheetRow, sheet
+
+START = np.full((8, 10, 3), 40, np.uint8)
+GOAL = np.full((8, 10, 3), 250, np.uint8)
+
+
+def frames(count: int, value: int = 90) -> np.ndarray:
+    return np.full((count, 8, 10, 3), value, np.uint8)
+
+
+def test_the_sheet_holds_every_frame_enlarged_without_blur(tmp_path):
+    path = tmp_path / "new" / "sheet.png"
+    checker = (np.indices((8, 10)).sum(0) % 2 * 255).astype(np.uint8)
+    moving = np.repeat(checker[None, :, :, None], 3, axis=3)
+    size = sheet(path, [SheetRow("acid", "executed", moving)], start=START, goal=GOAL, scale=4)
+    image = np.asarray(Image.open(path))
+    assert image.shape == (size[1], size[0], 3)
+    assert image.std() > 0
+    expected = checker.repeat(4, 0).repeat(4, 1)
+    windows = np.lib.stride_tricks.sliding_window_view(image[..., 0], expected.shape)
+    assert (windows == expected).all((2, 3)).sum() == 1
+
+
+def test_start_is_left_and_goal_is_right_of_every_row(tmp_path):
+    path = tmp_path / "sheet.png"
+    rows = [SheetRow("original", "imagined", frames(3)), SheetRow("acid", "executed", frames(2), ["0.1", "0.2"])]
+    sheet(path, rows, start=START, goal=GOAL, titles=["5", "10", "15"], heading="Reacher", scale=4)
+    image = np.asarray(Image.open(path)).astype(int)
+    columns = {v: np.where((image == v).all(2).sum(0) >= 2 * 8 * 4)[0] for v in (40, 90, 250)}
+    assert columns[40].max() < columns[90].min()
+    assert columns[90].max() < columns[250].min()
+    assert len(columns[90]) == 2 * 10 * 4  # the third frame exists in one row only
+
+
+def test_more_rows_and_frames_make_a_larger_sheet(tmp_path):
+    one = sheet(tmp_path / "1.png", [SheetRow("acid", "executed", frames(2))], start=START, goal=GOAL)
+    two = sheet(tmp_path / "2.png", [SheetRow("acid", "executed", frames(4))] * 2, start=START, goal=GOAL)
+    assert two[0] > one[0]
+    assert two[1] > one[1]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (SheetRow("acid", "imagined", frames(2).astype(float)), "'acid imagined'.*float64"),
+        (SheetRow("acid", "imagined", np.zeros((2, 9, 9, 3), np.uint8)), "'acid imagined'.*start"),
+        (SheetRow("acid", "imagined", frames(2), ["one"]), "1 notes for 2 frames"),
+    ],
+)
+def test_bad_rows_are_named(tmp_path, row, message):
+    with pytest.raises(ShapeError, match=message):
+        sheet(tmp_path / "sheet.png", [row], start=START, goal=GOAL)
+
+
+def test_titles_must_match_the_columns(tmp_path):
+    with pytest.raises(ShapeError, match="1 titles for 2"):
+        sheet(tmp_path / "s.png", [SheetRow("acid", "executed", frames(2))], start=START, goal=GOAL, titles=["a"])

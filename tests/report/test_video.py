@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+import imageio.v2 as imageio
+import numpy as np
+import pytest
+
+from acid.errors import AcidError, ShapeError
+from acid.report import Panel, side_by_side
+
+
+def film(count: int, *, height: int = 17, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 255, (count, height, 17, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("ending", ["mp4", "gif"])
+def test_the_video_is_as_long_as_its_longest_panel(tmp_path, ending):
+    path = tmp_path / "new" / f"film.{ending}"
+    panels = [Panel("original", film(6), "executed", [f"{i}" for i in range(6)]), Panel("goal", film(1))]
+    assert side_by_side(path, panels, scale=3) == 6
+    frames = imageio.mimread(path)
+    assert len(frames) == 6
+    height, width = frames[0].shape[:2]
+    assert width > 2 * 17 * 3
+    assert height > 17 * 3
+    assert height % 2 == width % 2 == 0  # codecs refuse odd sides; 17 is odd on purpose
+
+
+@pytest.mark.parametrize(
+    ("name", "panels", "error", "message"),
+    [
+        ("film.avi", [Panel("acid", film(2))], AcidError, "film.avi"),
+        ("film.gif", [], ShapeError, "at least one panel"),
+        ("film.gif", [Panel("acid", film(2)), Panel("goal", film(1, height=9))], ShapeError, "one height"),
+        ("film.gif", [Panel("acid", film(2), notes=["x"])], ShapeError, "1 notes for 2 frames"),
+        ("film.gif", [Panel("acid", film(2) / 255)], ShapeError, "'acid' must be uint8"),
+    ],
+)
+def test_bad_videos_are_refused(tmp_path, name, panels, error, message):
+    with pytest.raises(error, match=message):
+        side_by_side(tmp_path / name, panels)

@@ -1,0 +1,154 @@
+"""Guards the map of the house: which room may import which, and which packages the core may need."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent.parent / "src" / "acid"
+
+FOUNDATION = {"types", "errors"}
+NETWORKS = FOUNDATION | {"nn", "checkpoint", "loop"}
+LIBRARY = NETWORKS | {"planning", "verifier", "models", "data", "tasks", "training", "evaluation", "report"}
+
+# A room is a folder or a file directly below src/acid. It may import itself and the rooms listed here.
+MAY_IMPORT = {
+    "acid": FOUNDATION | {"planning", "verifier"},  # the front door, acid/__init__.py
+    "errors": set(),
+    "types": {"errors"},
+    "nn": FOUNDATION,
+    "loop": FOUNDATION,
+    "checkpoint": FOUNDATION,
+    "planning": FOUNDATION,
+    "verifier": NETWORKS,
+    "models": NETWORKS,
+    "data": FOUNDATION,
+    "tasks": FOUNDATION | {"data"},
+    "training": FOUNDATION | {"models", "verifier", "data", "tasks", "loop", "checkpoint"},
+    "evaluation": FOUNDATION | {"planning", "tasks", "data", "checkpoint"},
+    "report": {"errors"},
+    "demo": LIBRARY,
+    "integrations": LIBRARY,
+    "cli": LIBRARY | {"demo", "integrations"},
+}
+
+# What the core may import from outside the standard library. Other rooms bring the packages of their extras.
+MAY_NEED = {
+    "acid": set(),
+    "errors": set(),
+    "types": {"torch"},
+    "nn": {"torch"},
+    "planning": {"torch", "numpy", "safetensors"},
+    "verifier": {"torch", "numpy", "safetensors"},
+    "models": {"torch", "numpy", "safetensors"},
+    "loop": {"torch", "numpy", "safetensors"},
+    "checkpoint": {"torch", "numpy", "safetensors"},
+}
+
+OPTIONAL_PACKAGES = ("h5py", "mujoco", "dm_control", "gymnasium", "matplotlib", "imageio", "tyro", "scipy")
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module and where it is imported, at the top of a file or inside a function."""
+
+    room: str
+    module: str
+    place: str  # file:line
+
+    def target(self, rooms: set[str]) -> str | None:
+        """The room that is imported, or None for another package. Names of the front door belong to "acid"."""
+        top, *rest = self.module.split(".")
+        if top != "acid":
+            return None
+        return rest[0] if rest and rest[0] in rooms else "acid"
+
+
+def find_imports(package: Path) -> Iterator[Import]:
+    for path in sorted(package.rglob("*.py")):
+        parts = ("acid", *path.relative_to(package).with_suffix("").parts)
+        room = "acid" if parts[1] == "__init__" else parts[1]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                place = f"{path.relative_to(package.parent)}:{node.lineno}"
+                yield from (Import(room, module, place) for module in imported_modules(node, parts))
+
+
+def imported_modules(node: ast.Import | ast.ImportFrom, parts: tuple[str, ...]) -> list[str]:
+    """Full names; `from acid import x` names acid.x, because x may be a room."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    base = ".".join([*parts[: -node.level], *filter(None, [node.module])]) if node.level else (node.module or "")
+    return [f"{base}.{alias.name}" for alias in node.names] if base == "acid" else [base]
+
+
+def violations(package: Path) -> list[str]:
+    imports = list(find_imports(package))
+    rooms = {entry.stem for entry in package.iterdir() if entry.suffix == ".py" or entry.is_dir()}
+    return [complaint for found in imports if (complaint := complain(found, rooms))]
+
+
+def complain(found: Import, rooms: set[str]) -> str | None:
+    if found.room not in MAY_IMPORT:
+        return f"{found.place}: room {found.room!r} is not on the map; add it to MAY_IMPORT and to CONTRIBUTING.md"
+    target = found.target(rooms)
+    if target is None:
+        top = found.module.split(".")[0]
+        allowed = MAY_NEED.get(found.room)
+        if allowed is None or top in allowed or top in sys.stdlib_module_names:
+            return None
+        return f"{found.place}: the core room {found.room!r} may not need the package {top!r}"
+    if target == found.room or target in MAY_IMPORT[found.room]:
+        return None
+    return f"{found.place}: {found.room!r} may not import {target!r} ({found.module})"
+
+
+def test_every_import_is_allowed_by_the_map() -> None:
+    found = violations(PACKAGE)
+    assert not found, "\n" + "\n".join(found)
+
+
+def test_the_map_itself_has_no_cycles() -> None:
+    remaining = {room: set(allowed) for room, allowed in MAY_IMPORT.items()}
+    while free := {room for room, allowed in remaining.items() if not allowed & remaining.keys()}:
+        remaining = {room: allowed for room, allowed in remaining.items() if room not in free}
+    assert not remaining, f"rooms that import each other: {remaining}"
+
+
+def test_a_forbidden_import_is_reported_with_file_and_line(tmp_path: Path) -> None:
+    files = {
+        "errors.py": "",
+        "planning/__init__.py": "",
+        "planning/cem.py": "import torch\ndef f():\n    from acid.tasks import make\n    from .. import models\n",
+        "tasks/__init__.py": "import mujoco\nfrom acid import errors, Planner\n",
+        "models/lewm.py": "import scipy.stats\nfrom ..errors import AcidError\nimport acid.tasks.base\n",
+        "attic.py": "import os\n",
+    }
+    package = tmp_path / "acid"
+    for name, text in files.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text)
+    assert violations(package) == [
+        "acid/attic.py:1: room 'attic' is not on the map; add it to MAY_IMPORT and to CONTRIBUTING.md",
+        "acid/models/lewm.py:1: the core room 'models' may not need the package 'scipy'",
+        "acid/models/lewm.py:3: 'models' may not import 'tasks' (acid.tasks.base)",
+        "acid/planning/cem.py:3: 'planning' may not import 'tasks' (acid.tasks)",
+        "acid/planning/cem.py:4: 'planning' may not import 'models' (acid.models)",
+        "acid/tasks/__init__.py:2: 'tasks' may not import 'acid' (acid.Planner)",
+    ]
+
+
+def test_importing_acid_loads_no_optional_package() -> None:
+    code = f"import sys, acid; print(*(name for name in {OPTIONAL_PACKAGES} if name in sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert loaded == [], f"import acid loads {', '.join(loaded)}"
+
+
+def test_every_name_of_the_front_door_is_there() -> None:
+    import acid
+
+    assert [name for name in acid.__all__ if not hasattr(acid, name)] == []

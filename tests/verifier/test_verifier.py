@@ -1,0 +1,139 @@
+"""The verifier learns what two frames tell about an action, and nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+import torch
+from torch import Tensor
+
+from acid.errors import CheckpointError, ShapeError
+from acid.types import ActionScaler, InverseDynamics
+from acid.verifier import FitConfig, FlowConfig, Policy, TransformerSize, Verifier
+
+SMALL = TransformerSize(width=32, depth=2, heads=2, mlp_ratio=2)
+QUICK = FitConfig(steps=500, batch_size=128, lr=3e-3, warmup=50)
+
+
+def drifting_episodes(*, tokens: int = 1, hidden: int = 0, count: int = 40, length: int = 30) -> tuple[Tensor, ...]:
+    """Points moved by their actions and seen through a random linear map.
+
+    Latents [M, tokens, 8], actions [M, 2 + hidden] and ids [M]; the last `hidden` numbers of an action move nothing.
+    """
+    generator = torch.Generator().manual_seed(7)
+    actions = torch.randn(count, length, 2 + hidden, generator=generator)
+    place = torch.randn(count, 1, 2, generator=generator) + 0.5 * (actions[..., :2].cumsum(1) - actions[..., :2])
+    latents = (place @ torch.randn(2, tokens * 8, generator=generator)).reshape(-1, tokens, 8)
+    scale = torch.tensor([2.0, 0.1] + [5.0] * hidden)
+    return latents, (actions * scale + 1).flatten(0, 1), torch.arange(count).repeat_interleave(length)
+
+
+@pytest.fixture(scope="module")
+def verifier(one_thread: None) -> Verifier:
+    return Verifier.fit(*drifting_episodes(), size=SMALL, training=QUICK)
+
+
+def test_recovers_a_known_action_map(verifier):
+    assert isinstance(verifier, InverseDynamics)
+    assert min(verifier.report.r2) > 0.95
+    latents, actions, _ = drifting_episodes()
+    inferred = verifier.scaler.denormalise(verifier.infer(latents[:29], latents[1:30]))
+    torch.testing.assert_close(inferred[:, 0], actions[:29, 0], atol=2.0, rtol=0)
+    assert torch.corrcoef(torch.stack([inferred[:, 1], actions[:29, 1]]))[0, 1] > 0.97
+
+
+def test_recovers_it_from_several_tokens():
+    verifier = Verifier.fit(*drifting_episodes(tokens=3), size=SMALL, training=QUICK)
+    assert verifier.config.tokens == 3
+    assert min(verifier.report.r2) > 0.95
+
+
+def test_one_step_estimates_the_mean_and_ten_steps_sample():
+    """What the frames do not show has error 1 (its variance) as a mean and 2 as a draw."""
+    report = Verifier.fit(*drifting_episodes(hidden=1), size=SMALL, training=QUICK).report
+    assert report is not None
+    assert report.one_step[2] == pytest.approx(1.0, abs=0.25)
+    assert report.ten_steps[2] == pytest.approx(2.0, abs=0.5)
+    assert max(report.one_step[:2]) < 0.1
+    assert max(report.ten_steps[:2]) < 0.2
+
+
+def test_scaler_comes_from_the_training_transitions_or_from_the_caller(verifier):
+    assert verifier.scaler.mean == pytest.approx((1, 1), abs=0.2)
+    assert verifier.scaler.std == pytest.approx((2, 0.1), rel=0.1)
+    latents, actions, episodes = drifting_episodes()
+    given = ActionScaler(mean=(1.0,), std=(2.0,), block=2)
+    once = FitConfig(steps=1)
+    assert Verifier.fit(latents, actions, episodes, size=SMALL, training=once, scaler=given).scaler == given
+    with pytest.raises(ShapeError, match="3 × 1 = 3 numbers, but actions have 2"):
+        Verifier.fit(latents, actions, episodes, training=once, scaler=dataclasses.replace(given, block=3))
+
+
+def test_same_seed_same_weights_whatever_the_global_generator_did():
+    def fitted(seed: int) -> Verifier:
+        torch.rand(seed + 3)
+        return Verifier.fit(*drifting_episodes(), size=SMALL, training=FitConfig(steps=5, seed=seed))
+
+    one, again, other = fitted(1).state_dict(), fitted(1).state_dict(), fitted(2).state_dict()
+    assert all(torch.equal(one[name], again[name]) for name in one)
+    assert not torch.equal(one["flow.embed_latent.weight"], other["flow.embed_latent.weight"])
+
+
+def test_fitting_leaves_the_global_generator_alone():
+    torch.manual_seed(0)
+    expected = torch.rand(1)
+    torch.manual_seed(0)
+    Verifier.fit(*drifting_episodes(), size=SMALL, training=FitConfig(steps=1))
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_saved_and_loaded_is_the_same_bit_for_bit(verifier, tmp_path):
+    verifier.save(tmp_path / "v", metadata={"task": "drift"})
+    loaded = Verifier.load(tmp_path / "v")
+    latents = torch.randn(7, 2, 1, 8)
+    assert torch.equal(loaded.infer(*latents.unbind(1)), verifier.infer(*latents.unbind(1)))
+    assert (loaded.config, loaded.scaler, loaded.report) == (verifier.config, verifier.scaler, verifier.report)
+    assert not any(parameter.requires_grad for parameter in loaded.parameters())
+
+
+def test_a_checkpoint_of_something_else_is_refused(verifier, tmp_path):
+    verifier.save(tmp_path / "v")
+    with pytest.raises(CheckpointError, match="'verifier' checkpoint, not a 'policy'"):
+        Policy.load(tmp_path / "v")
+    Verifier(FlowConfig(8, 1, 2, SMALL)).save(tmp_path / "bare")
+    with pytest.raises(CheckpointError, match="holds no action statistics"):
+        Verifier.load(tmp_path / "bare")
+
+
+def test_report_reads_as_a_table_and_as_json(verifier):
+    lines = str(verifier.report).splitlines()
+    assert "1044 transitions trained on, 116 held out" in lines[0]
+    assert [line.split()[0] for line in lines[1:]] == ["dimension", "0", "1", "mean"]
+    assert json.loads(json.dumps(dataclasses.asdict(verifier.report)))["one_step"] == list(verifier.report.one_step)
+
+
+def test_progress_hears_of_every_step():
+    heard: list[tuple[int, float]] = []
+    training = FitConfig(steps=3)
+    Verifier.fit(*drifting_episodes(), size=SMALL, training=training, progress=lambda *said: heard.append(said))
+    assert [step for step, _ in heard] == [1, 2, 3]
+    assert all(loss > 0 for _, loss in heard)
+
+
+def test_learning_rate_warms_up_and_decays_to_zero():
+    training = FitConfig(steps=100, warmup=10)
+    rates = [training.rate(step) for step in range(101)]
+    assert rates[0] == pytest.approx(0.1)
+    assert rates.index(max(rates)) in (9, 10)
+    assert max(rates) == 1
+    assert rates[100] == pytest.approx(0)
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+
+
+def test_impossible_fits_are_named():
+    with pytest.raises(ShapeError, match="steps=0"):
+        FitConfig(steps=0)
+    with pytest.raises(ShapeError, match=r"in \(0, 1\), got 1"):
+        FitConfig(held_out=1.0)
