@@ -94,7 +94,7 @@ def train(
             _update_average(average, module, config.ema)
         done = step + 1
         if done % config.log_every == 0 or done == config.steps:
-            values = {name: float(value) for name, value in losses.items()}
+            values = _numbers(losses)
             if metrics:
                 metrics.write(
                     done, values | {"gradient_norm": float(norm), "learning_rate": learning_rate(step, config)}
@@ -128,11 +128,14 @@ def _decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]
     ]
 
 
+def _numbers(losses: Losses) -> dict[str, float]:
+    return {name: value.detach().item() for name, value in losses.items()}
+
+
 def _check(losses: Losses, step: int) -> None:
     if not torch.isfinite(losses["loss"]):
-        values = {name: float(value) for name, value in losses.items()}
         raise TrainingError(
-            f"the loss is not finite at step {step} ({values}); lower the learning rate or check the data"
+            f"the loss is not finite at step {step} ({_numbers(losses)}); lower the learning rate or check the data"
         )
 
 

@@ -17,7 +17,7 @@ SMALL = TransformerSize(width=32, depth=2, heads=2, mlp_ratio=2)
 QUICK = FitConfig(steps=500, batch_size=128, lr=3e-3, warmup=50)
 
 
-def drifting_episodes(*, tokens: int = 1, hidden: int = 0, count: int = 40, length: int = 30) -> tuple[Tensor, ...]:
+def drifting_episodes(*, tokens: int = 1, hidden: int = 0, count: int = 200, length: int = 10) -> tuple[Tensor, ...]:
     """Points moved by their actions and seen through a random linear map.
 
     Latents [M, tokens, 8], actions [M, 2 + hidden] and ids [M]; the last `hidden` numbers of an action move nothing.
@@ -39,9 +39,9 @@ def test_recovers_a_known_action_map(verifier):
     assert isinstance(verifier, InverseDynamics)
     assert min(verifier.report.r2) > 0.95
     latents, actions, _ = drifting_episodes()
-    inferred = verifier.scaler.denormalise(verifier.infer(latents[:29], latents[1:30]))
-    torch.testing.assert_close(inferred[:, 0], actions[:29, 0], atol=2.0, rtol=0)
-    assert torch.corrcoef(torch.stack([inferred[:, 1], actions[:29, 1]]))[0, 1] > 0.97
+    inferred = verifier.scaler.denormalise(verifier.infer(latents[:9], latents[1:10]))
+    torch.testing.assert_close(inferred[:, 0], actions[:9, 0], atol=2.0, rtol=0)
+    assert torch.corrcoef(torch.stack([inferred[:, 1], actions[:9, 1]]))[0, 1] > 0.97
 
 
 def test_recovers_it_from_several_tokens():
@@ -109,7 +109,7 @@ def test_a_checkpoint_of_something_else_is_refused(verifier, tmp_path):
 
 def test_report_reads_as_a_table_and_as_json(verifier):
     lines = str(verifier.report).splitlines()
-    assert "1044 transitions trained on, 116 held out" in lines[0]
+    assert "1620 transitions trained on, 180 held out" in lines[0]
     assert [line.split()[0] for line in lines[1:]] == ["dimension", "0", "1", "mean"]
     assert json.loads(json.dumps(dataclasses.asdict(verifier.report)))["one_step"] == list(verifier.report.one_step)
 

@@ -10,6 +10,7 @@ from acid.evaluation.agents import (
     RandomAgent,
 )
 from acid.evaluation.conditions import Condition, search_name
+from acid.evaluation.instances import load_instances, save_instances
 from acid.evaluation.protocol import Instance, Instances, Protocol, draw_instances
 from acid.evaluation.provenance import Provenance, fingerprint
 from acid.evaluation.results import Summary, choose_lambda, summarise
@@ -40,11 +41,13 @@ __all__ = [
     "choose_lambda",
     "draw_instances",
     "fingerprint",
+    "load_instances",
     "paired",
     "play",
     "read_rows",
     "run",
     "same_in_a_file",
+    "save_instances",
     "search_name",
     "summarise",
     "table",

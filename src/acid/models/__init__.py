@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from acid import checkpoint
 from acid.errors import CheckpointError, look_up
 from acid.models.jepa import PRESETS as JEPA_PRESETS
@@ -22,8 +24,19 @@ def build(kind: str, preset: str, scaler: ActionScaler) -> JepaWorldModel:
     return JepaWorldModel(look_up(JEPA_PRESETS, preset, "preset")(scaler.size), scaler)
 
 
-def save(model: JepaWorldModel, kind: str, folder: Path, metadata: Mapping[str, Any]) -> None:
-    checkpoint.save(folder, kind=kind, config=model.config, state=model, scaler=model.scaler, metadata=metadata)
+def save(
+    model: JepaWorldModel, kind: str, folder: Path, metadata: Mapping[str, Any], *, half_precision: bool = False
+) -> None:
+    """Write a checkpoint; half precision stores 16 bits a weight, which load as 32 again."""
+    checkpoint.save(
+        folder,
+        kind=kind,
+        config=model.config,
+        state=model,
+        scaler=model.scaler,
+        metadata=metadata,
+        dtype=torch.float16 if half_precision else None,
+    )
 
 
 def load(folder: str | Path) -> JepaWorldModel:

@@ -49,20 +49,23 @@ def collect(collection: Collection, out: Path, *, processes: int = 2, progress: 
         raise DataError(f"{out} exists already; remove it or choose another name")
     folder = out.with_name(out.name + ".parts")
     lock = _claim(folder, collection)
-    starts = range(0, collection.episodes, EPISODES_PER_PART)
-    parts = [folder / f"{start:07d}.h5" for start in starts]
-    missing = [(start, part) for start, part in zip(starts, parts, strict=True) if not part.exists()]
-    done = collection.episodes - sum(_part_size(collection, start) for start, _ in missing)
+    everything = range(collection.episodes)
+    parts = {
+        folder / f"{start:07d}.h5": everything[start : start + EPISODES_PER_PART]
+        for start in everything[::EPISODES_PER_PART]
+    }
+    missing = {part: indices for part, indices in parts.items() if not part.exists()}
+    done = collection.episodes - sum(map(len, missing.values()))
     report = progress or (lambda done, total: None)
     report(done, collection.episodes)
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_end_with_parent) as pool:
-        jobs = {pool.submit(_collect_part, collection, start, part): start for start, part in missing}
+        jobs = {pool.submit(_collect_part, collection, indices, part): indices for part, indices in missing.items()}
         for job in as_completed(jobs):
             job.result()
-            done += _part_size(collection, jobs[job])
+            done += len(jobs[job])
             report(done, collection.episodes)
-    concatenate(parts, out)
+    concatenate(list(parts), out)
     shutil.rmtree(folder)
     lock.close()
     return out
@@ -95,15 +98,11 @@ def _claim(folder: Path, collection: Collection) -> IO[str]:
     return lock
 
 
-def _part_size(collection: Collection, start: int) -> int:
-    return min(EPISODES_PER_PART, collection.episodes - start)
-
-
-def _collect_part(collection: Collection, start: int, path: Path) -> None:
+def _collect_part(collection: Collection, indices: range, path: Path) -> None:
     task = tasks.make(collection.task, size=collection.size)
     attributes = {"collection": json.dumps(asdict(collection), sort_keys=True)}
     with EpisodeWriter(path, attributes=attributes) as writer:
-        for index in range(start, start + _part_size(collection, start)):
+        for index in indices:
             writer.write(record_episode(task, collection.seed, index))
     task.close()
 

@@ -25,9 +25,10 @@ class WorldModelRecipe:
 
     preset: str = "lite"  # of the network's sizes
     frameskip: int = 5  # environment steps per model step
-    held_out: float = 0.15  # share of the episodes kept for evaluation
+    held_out: float = 0.2  # share of the episodes kept for evaluation
     sigreg_weight: float = 0.09
     projections: int = 1024
+    half_precision: bool = False  # of the stored weights
     loop: LoopConfig = field(default_factory=LoopConfig)
 
 
@@ -37,7 +38,9 @@ PAPER = WorldModelRecipe(
     loop=LoopConfig(steps=150_000, batch_size=128, learning_rate=5e-5, weight_decay=1e-3),
 )
 LITE = WorldModelRecipe(
-    projections=256, loop=LoopConfig(steps=9_000, batch_size=48, learning_rate=1e-3, weight_decay=1e-3, warmup=0.03)
+    projections=256,
+    half_precision=True,
+    loop=LoopConfig(steps=8_000, batch_size=48, learning_rate=1e-3, weight_decay=1e-3, warmup=0.03),
 )
 RECIPES = {"paper": PAPER, "lite": LITE}
 
@@ -75,7 +78,7 @@ def train_world_model(
         "cpu_seconds": round(time.process_time() - clock),
         "validation": validate(model, objective, episodes, parts, recipe.frameskip),
     }
-    models.save(model, kind, out, metadata)
+    models.save(model, kind, out, metadata, half_precision=recipe.half_precision)
     return model
 
 

@@ -1,0 +1,302 @@
+"""The `acid` command: parse, call, print."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import torch
+import tyro
+from tqdm import tqdm
+
+from acid.errors import AcidError, look_up
+
+Scale = Literal["lite", "paper"]
+LAMBDAS = (0.02, 0.07, 0.2, 0.5, 1.0)
+
+
+@contextmanager
+def _bar(title: str, unit: str) -> Any:
+    """A progress bar driven by (done, total)."""
+    with tqdm(desc=title, unit=unit, dynamic_ncols=True) as bar:
+
+        def update(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
+        yield update
+
+
+@contextmanager
+def _training_bar(title: str, steps: int) -> Any:
+    """A progress bar that shows the losses beside the time left."""
+    with tqdm(desc=title, unit="step", total=steps, dynamic_ncols=True) as bar:
+
+        def update(step: int, losses: Any) -> None:
+            bar.update(step - bar.n)
+            shown = losses if isinstance(losses, dict) else {"loss": losses}
+            bar.set_postfix({name: f"{float(value):.4f}" for name, value in shown.items()}, refresh=False)
+
+        yield update
+
+
+@dataclass(frozen=True)
+class Search:
+    """The size of the search: N candidates, J iterations, K elites."""
+
+    method: str = "cem"
+    samples: int = 300
+    iterations: int = 30
+    elites: int = 30
+
+    def build(self) -> Any:
+        from acid import planning
+
+        methods: dict[str, Callable[[], Any]] = {
+            "cem": lambda: planning.CEM(self.samples, self.iterations, self.elites),
+            "icem": lambda: planning.ICEM(self.samples, self.iterations, self.elites),
+            "mppi": lambda: planning.MPPI(self.samples, self.iterations),
+            "gradient": lambda: planning.Gradient(self.samples, self.iterations),
+            "shooting": lambda: planning.Shooting(self.samples * self.iterations),
+        }
+        return look_up(methods, self.method, "search method")()
+
+
+@dataclass(frozen=True)
+class Collect:
+    """Collect episodes of a task; continues an interrupted run. The same seed gives the same data."""
+
+    task: Annotated[str, tyro.conf.Positional] = "reacher"
+    episodes: int = 2400
+    out: Path | None = None
+    """Default: data/TASK.h5"""
+    size: int = 64
+    """Pixels along each side of an image."""
+    seed: int = 0
+    processes: int = 2
+
+    def run(self) -> None:
+        from acid.tasks import TASKS
+        from acid.tasks.collect import Collection, collect
+
+        look_up(TASKS, self.task, "task")
+        out = self.out or Path("data") / f"{self.task}.h5"
+        with _bar(f"collect {self.task}", "episode") as progress:
+            collect(
+                Collection(self.task, self.episodes, self.size, self.seed),
+                out,
+                processes=self.processes,
+                progress=progress,
+            )
+        print(f"wrote {out}")
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train one part of a cell: the world model first, then what builds on its latents."""
+
+    part: Annotated[Literal["model", "verifier", "policy", "decoder"], tyro.conf.Positional]
+    task: str = "reacher"
+    model: str = "lewm"
+    scale: Scale = "lite"
+    data: Path | None = None
+    """Default: data/TASK.h5"""
+    out: Path | None = None
+    """Folder of the cell; the part goes into a subfolder. Default: runs/TASK/MODEL"""
+    steps: int | None = None
+    seed: int = 0
+    threads: int = 1
+
+    def run(self) -> None:
+        torch.set_num_threads(self.threads)
+        data = self.data or Path("data") / f"{self.task}.h5"
+        out = self.out or Path("runs") / self.task / self.model
+        if self.part == "model":
+            self._train_model(data, out)
+        else:
+            self._train_on_latents(data, out)
+        print(f"wrote {out / self.part}")
+
+    def _train_model(self, data: Path, out: Path) -> None:
+        from acid.training import world_model
+
+        recipe = world_model.recipe(self.scale, steps=self.steps, seed=self.seed)
+        with _training_bar(f"train {self.model}", recipe.loop.steps) as progress:
+            world_model.train_world_model(self.model, data, out / "model", recipe, progress=progress)
+        _print_json(out / "model", "validation")
+
+    def _train_on_latents(self, data: Path, out: Path) -> None:
+        from acid.training import decoder, inverse
+        from acid.training.latents import load_latents
+
+        with _bar("encode", "frame") as progress:
+            dataset = load_latents(out / "model", data, progress=progress)
+        target = out / self.part
+        if self.part == "decoder":
+            recipe = decoder.recipe(self.scale, steps=self.steps, seed=self.seed)
+            with _training_bar("train decoder", recipe.loop.steps) as progress:
+                decoder.train_decoder(dataset, target, recipe, progress=progress)
+            return
+        chosen = inverse.recipe(self.scale, steps=self.steps, seed=self.seed)
+        fit = inverse.train_verifier if self.part == "verifier" else inverse.train_policy
+        with _training_bar(f"train {self.part}", chosen.fit.steps) as progress:
+            fitted = fit(dataset, target, chosen, progress=progress)
+        print(fitted.report)
+
+
+def _print_json(folder: Path, entry: str) -> None:
+    from acid import checkpoint
+
+    print(json.dumps(checkpoint.load(folder).metadata[entry], indent=2))
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Evaluate a cell on held-out, paired episodes; continues where an earlier run stopped."""
+
+    task: Annotated[str, tyro.conf.Positional] = "reacher"
+    model: str = "lewm"
+    conditions: tuple[str, ...] = ("original", "acid", "control", "policy", "random", "noop")
+    lambdas: tuple[float, ...] = LAMBDAS
+    """λ of ACID and of the control, one condition each."""
+    search: tyro.conf.OmitArgPrefixes[Search] = field(default_factory=Search)
+    episodes: int = 200
+    split: Literal["test", "select"] = "test"
+    """λ is chosen on "select" and reported on "test"."""
+    seed: int = 0
+    folder: Path | None = None
+    """Checkpoints of your own; default: the shipped ones."""
+    data: Path | None = None
+    """Draw the instances from this dataset instead of using the shipped ones."""
+    results: Path = Path("results")
+    processes: int = 2
+    batch: int = 8
+    fresh: bool = False
+    """Replace earlier results of these conditions."""
+
+    def run(self) -> None:
+        from acid.evaluation import Protocol
+        from acid.experiments.cell import Cell
+        from acid.experiments.evaluate import draw, evaluate, jobs
+
+        cell = Cell(self.task, self.model, self.folder)
+        protocol = Protocol(seed=self.seed, episodes=self.episodes, split=self.split)
+        if self.data:
+            drawn = draw(cell, self.data, protocol)
+            print(f"drew {len(drawn)} instances, dropped {drawn.dropped_solved} that were solved at the start")
+        work = jobs(
+            cell,
+            self.conditions,
+            self.search.build(),
+            self.lambdas,
+            protocol,
+            self.results,
+            batch=self.batch,
+            fresh=self.fresh,
+        )
+        with _bar(f"evaluate {self.task}", "episode") as progress:
+            evaluate(work, processes=self.processes, progress=progress)
+        Results(self.results, split=self.split).run()
+
+
+@dataclass(frozen=True)
+class Results:
+    """Summarise everything in a results folder, each condition against Original on the same episodes."""
+
+    results: Annotated[Path, tyro.conf.Positional] = Path("results")
+    split: Literal["test", "select"] = "test"
+    metric: str | None = None
+    """Another column of the rows, e.g. final_error."""
+    json: bool = False
+
+    def run(self) -> None:
+        from acid.evaluation import summarise, table
+
+        summaries = summarise(self.results, split=self.split, metric=self.metric)
+        if self.json:
+            print(json.dumps([summary.as_dict() for summary in summaries], indent=2, ensure_ascii=False))
+        else:
+            print(table(summaries))
+
+
+@dataclass(frozen=True)
+class PlanOne:
+    """Plan one held-out problem and show the plan."""
+
+    task: Annotated[str, tyro.conf.Positional] = "reacher"
+    model: str = "lewm"
+    problem: int = 0
+    lam: float | None = None
+    """Consistency weight λ; default: the one chosen for the shipped weights. 0 plans with the goal cost alone."""
+    search: tyro.conf.OmitArgPrefixes[Search] = field(default_factory=Search)
+    seed: int = 0
+    folder: Path | None = None
+    out: Path | None = None
+    """Write a picture of the imagined and the executed rollout here."""
+
+    def run(self) -> None:
+        from acid.experiments import show
+
+        torch.set_num_threads(1)
+        print(
+            show.plan_one(
+                self.task,
+                self.model,
+                self.problem,
+                lam=self.lam,
+                search=self.search.build(),
+                seed=self.seed,
+                folder=self.folder,
+                out=self.out,
+            )
+        )
+
+
+@dataclass(frozen=True)
+class Demo:
+    """The same problems planned with the goal cost alone and with ACID: a table, plots and videos."""
+
+    task: Annotated[str, tyro.conf.Positional] = "reacher"
+    model: str = "lewm"
+    episodes: int = 40
+    out: Path = Path("out/demo")
+    processes: int = 2
+
+    def run(self) -> None:
+        from acid.experiments import demo
+
+        with _bar("plan and execute", "episode") as progress:
+            text = demo.run(self.task, self.model, self.episodes, self.out, self.processes, progress)
+        print(text)
+
+
+Command = (
+    Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Collect, tyro.conf.subcommand("collect")]
+    | Annotated[Train, tyro.conf.subcommand("train")]
+    | Annotated[PlanOne, tyro.conf.subcommand("plan")]
+    | Annotated[Evaluate, tyro.conf.subcommand("eval")]
+    | Annotated[Results, tyro.conf.subcommand("results")]
+)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command; an error that the user can mend is printed without a traceback."""
+    command = tyro.cli(Command, prog="acid", args=arguments)  # type: ignore[arg-type]
+    try:
+        command.run()
+    except AcidError as error:
+        print(f"acid: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        print("acid: stopped; the same command continues", file=sys.stderr)
+        raise SystemExit(130) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Instances on disk, so that everyone can evaluate on the same ones without the dataset they were drawn from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from acid.errors import DataError
+from acid.evaluation.protocol import Instance, Instances, Protocol
+
+
+def save_instances(path: Path, instances: Instances, protocol: Protocol, task_name: str) -> None:
+    """One JSON line about the draw, then one per instance; states as exact decimal floats."""
+    head = {"task": task_name, **asdict(protocol), "dropped_solved": instances.dropped_solved}
+    lines = [head] + [
+        {
+            "id": i.id,
+            "episode": i.episode,
+            "start_step": i.start_step,
+            "start_row": i.start_row,
+            "goal_row": i.goal_row,
+            "start_state": i.start_state.tolist(),
+            "goal_state": i.goal_state.tolist(),
+        }
+        for i in instances
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def load_instances(path: Path, protocol: Protocol, task_name: str) -> Instances:
+    """The first `protocol.episodes` instances of a file that was drawn by this protocol."""
+    if not path.is_file():
+        raise DataError(f"there are no instances at {path}; pass the dataset to draw them from")
+    try:
+        head, *lines = [json.loads(line) for line in path.read_text().splitlines()]
+    except ValueError as error:
+        raise DataError(f"{path} is not a file of instances ({error}); fetch it again") from error
+    wanted = {"task": task_name, **asdict(protocol)}
+    wrong = [n for n in ("task", "goal_offset", "budget", "seed", "split") if head.get(n) != wanted[n]]
+    if wrong:
+        raise DataError(f"{path} was drawn with {wrong[0]} {head.get(wrong[0])!r}, not {wanted[wrong[0]]!r}")
+    if len(lines) < protocol.episodes:
+        raise DataError(f"{path} holds {len(lines)} instances, {protocol.episodes} were asked for; ask for fewer")
+    states = ("start_state", "goal_state")
+    items = [Instance(**(line | {n: np.asarray(line[n], np.float64) for n in states})) for line in lines]
+    return Instances(tuple(items[: protocol.episodes]), head["dropped_solved"])

@@ -1,0 +1,120 @@
+"""A cell of the results table: one task with one world model, its verifier and what else was trained for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from acid import models, tasks
+from acid.errors import AcidError, CheckpointError, did_you_mean
+from acid.evaluation import (
+    Agent,
+    Condition,
+    NoOpAgent,
+    PlanningAgent,
+    PolicyAgent,
+    Protocol,
+    Provenance,
+    RandomAgent,
+    fingerprint,
+)
+from acid.models import JepaWorldModel
+from acid.models.decoder import Decoder
+from acid.planning import (
+    ActionConsistency,
+    ActionNorm,
+    Adaptive,
+    Constant,
+    Controller,
+    Cost,
+    GoalDistance,
+    Planner,
+    Search,
+    acid_cost,
+)
+from acid.verifier import Policy, Verifier
+
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
+HORIZON = 5  # blocks, all executed before replanning
+PARTS = ("model", "verifier", "policy", "decoder")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Where a cell's checkpoints are: `folder` has a subfolder for each of PARTS. The default is what we ship."""
+
+    task: str = "reacher"
+    model: str = "lewm"
+    folder: Path | None = None
+
+    @property
+    def root(self) -> Path:
+        if self.folder is not None:
+            return Path(self.folder)
+        shipped = sorted(f"{p.parent.name}/{p.name}" for p in ASSETS.glob("*/*") if (p / "model").is_dir())
+        if f"{self.task}/{self.model}" not in shipped:
+            name = f"{self.task}/{self.model}"
+            raise AcidError(
+                f"no weights are shipped for {name!r}{did_you_mean(name, shipped)}; pass a folder of your own"
+            )
+        return ASSETS / self.task / self.model
+
+    def instances_file(self, split: str) -> Path:
+        return ASSETS / self.task / f"instances-{split}.jsonl"
+
+    def world_model(self) -> JepaWorldModel:
+        return models.load(self.root / "model")
+
+    def verifier(self, model: JepaWorldModel) -> Verifier:
+        verifier = Verifier.load(self.root / "verifier")
+        if verifier.scaler != model.scaler:
+            raise CheckpointError(f"{self.root}: the verifier was fitted with other action statistics than the model")
+        return verifier
+
+    def policy(self) -> Policy:
+        return Policy.load(self.root / "policy")
+
+    def decoder(self) -> Decoder:
+        return Decoder.load(self.root / "decoder")
+
+    def provenance(self, parts: Sequence[str]) -> Provenance:
+        return Provenance(checkpoints={part: fingerprint(self.root / part) for part in parts})
+
+
+def cost(name: str, verifier: Verifier, lam: float | None) -> Cost:
+    """Original, ACID or the control. All measure consistency; only ACID's search sees it."""
+    if name == "control":
+        measured = ActionConsistency(verifier, weight=Constant(0.0))
+        return Cost([GoalDistance(), ActionNorm(weight=Adaptive(lam or 0.0)), measured])
+    return acid_cost(verifier, lam or 0.0)
+
+
+def planner(cell: Cell, name: str, search: Search, lam: float | None) -> Planner:
+    model = cell.world_model()
+    return Planner(model, cost(name, cell.verifier(model), lam), search, horizon=HORIZON)
+
+
+def agent(cell: Cell, condition: Condition, search: Search, protocol: Protocol) -> tuple[Agent, Provenance]:
+    """Who acts under a condition, and which weights that involves."""
+    if condition.name in ("noop", "random"):
+        task = tasks.make(cell.task)
+        space = task.action_space
+        idle = condition.name == "noop"
+        return (NoOpAgent(task.action_size) if idle else RandomAgent(space.low, space.high)), Provenance()
+    model = cell.world_model()
+    _check_action_size(cell, model)
+    if condition.name == "policy":
+        who = PolicyAgent(model, cell.policy(), model.scaler, goal_offset=protocol.goal_offset, budget=protocol.budget)
+        return who, cell.provenance(["model", "policy"])
+    plans = planner(cell, condition.name, search, condition.lam)
+    return PlanningAgent(Controller(plans, execute=HORIZON)), cell.provenance(["model", "verifier"])
+
+
+def _check_action_size(cell: Cell, model: JepaWorldModel) -> None:
+    size = tasks.make(cell.task).action_size
+    if model.scaler.env_size != size:
+        raise CheckpointError(
+            f"{cell.root / 'model'} was trained on actions of size {model.scaler.env_size}, "
+            f"but the task {cell.task!r} takes {size}"
+        )

@@ -1,0 +1,120 @@
+"""Let one problem be seen: what a planner imagined beside what then happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from acid import checkpoint, tasks
+from acid.evaluation import Instance, Protocol, load_instances
+from acid.evaluation.runner import plan_seed
+from acid.experiments.cell import Cell, planner
+from acid.planning import Planner, Search
+from acid.report import SheetRow, sheet
+from acid.types import Plan
+
+DEFAULT_LAMBDA = "lambda"  # in the metadata of a shipped verifier
+
+
+@dataclass(frozen=True)
+class Shown:
+    """One plan, frame by frame at the model's own steps (t = 0, 1, …, H), and every executed environment step."""
+
+    plan: Plan
+    imagined: np.ndarray  # uint8 [H+1, S, S, 3], decoded
+    executed: np.ndarray  # uint8 [H+1, S, S, 3], rendered
+    errors: list[float]  # of the executed state, in the task's unit, [H+1]
+    film: np.ndarray  # uint8 [H·block+1, S, S, 3]
+    start: np.ndarray
+    goal: np.ndarray
+    success: bool
+
+
+def chosen_lambda(cell: Cell) -> float:
+    """The λ that was chosen for a cell, on episodes that are not reported."""
+    return float(checkpoint.load(cell.root / "verifier").metadata.get(DEFAULT_LAMBDA, 0.07))
+
+
+def execute_first_plan(task: tasks.Task, cell: Cell, plans: Planner, instance: Instance, seed: int) -> Shown:
+    """Plan once for an instance and execute the whole plan."""
+    decoder = cell.decoder()
+    task.set_state(instance.goal_state)
+    goal = task.render()
+    task.set_state(instance.start_state)
+    film, errors = [task.render()], [task.error(instance.start_state, instance.goal_state)]
+    plan = plans.plan(
+        torch.from_numpy(film[0])[None], torch.from_numpy(goal)[None], seed=[plan_seed(seed, instance.id, 0)]
+    )
+    assert plan.env_actions is not None
+    success = False
+    for action in plan.env_actions[0].numpy():
+        task.advance(action)
+        film.append(task.render())
+        errors.append(task.error(task.get_state(), instance.goal_state))
+        success |= task.success(task.get_state(), instance.goal_state)
+    block = len(plan.env_actions[0]) // plan.actions.shape[1]
+    return Shown(
+        plan=plan,
+        imagined=decoder.pixels(plan.imagined[0, :, 0]).numpy(),
+        executed=np.stack(film[::block]),
+        errors=errors[::block],
+        film=np.stack(film),
+        start=film[0],
+        goal=goal,
+        success=success,
+    )
+
+
+def sheet_rows(condition: str, shown: Shown) -> list[SheetRow]:
+    """Imagined above executed, with the residual of each imagined step and the error of each executed one."""
+    residuals = shown.plan.consistency[0].tolist() if shown.plan.consistency is not None else []
+    return [
+        SheetRow(condition, "imagined", shown.imagined[1:], [f"residual {r:.1f}" for r in residuals]),
+        SheetRow(condition, "executed", shown.executed[1:], [f"error {e:.2f}" for e in shown.errors[1:]]),
+    ]
+
+
+def plan_one(
+    task_name: str,
+    model: str,
+    problem: int,
+    *,
+    lam: float | None,
+    search: Search,
+    seed: int = 0,
+    folder: Path | None = None,
+    out: Path | None = None,
+) -> str:
+    """Plan one held-out problem; returns what to print."""
+    cell = Cell(task_name, model, folder)
+    lam = chosen_lambda(cell) if lam is None else lam
+    instance = load_instances(cell.instances_file("test"), Protocol(episodes=problem + 1), task_name)[problem]
+    task = tasks.make(task_name, size=cell.world_model().config.encoder.image_size)
+    shown = execute_first_plan(task, cell, planner(cell, "acid", search, lam), instance, seed)
+    task.close()
+    if out is not None:
+        heading = f"{task_name}, problem {problem} ({instance.id}), λ = {lam:g}"
+        sheet(
+            out, sheet_rows("acid" if lam else "original", shown), start=shown.start, goal=shown.goal, heading=heading
+        )
+    return _describe(shown, lam) + (f"\nwrote {out}" if out else "")
+
+
+def _describe(shown: Shown, lam: float) -> str:
+    plan = shown.plan
+    assert plan.env_actions is not None
+    lines = [
+        f"λ {lam:g}; goal cost of the plan {float(plan.costs['goal'][0]):.3f}",
+        "block  residual  executed error  environment actions",
+    ]
+    blocks = plan.env_actions[0].reshape(plan.actions.shape[1], -1, plan.env_actions.shape[-1])
+    for t, actions in enumerate(blocks):
+        residual = float(plan.consistency[0, t]) if plan.consistency is not None else float("nan")
+        means = " ".join(f"{value:+.2f}" for value in actions.mean(0).tolist())
+        lines.append(f"{t + 1:5d}  {residual:8.2f}  {shown.errors[t + 1]:14.3f}  mean {means}")
+    seconds = "  ".join(f"{name} {value:.2f} s" for name, value in plan.seconds.items())
+    lines.append(f"reached the goal within this plan: {'yes' if shown.success else 'no'}   ({seconds})")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Bridges to other projects. Nothing in the library imports from here."""

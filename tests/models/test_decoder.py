@@ -1,0 +1,54 @@
+import pytest
+import torch
+
+from acid.errors import CheckpointError, ShapeError
+from acid.models import decoder
+from acid.models.decoder import Decoder, DecoderConfig
+
+
+@pytest.mark.parametrize("preset", decoder.PRESETS)
+def test_presets_draw_images(preset):
+    config = decoder.PRESETS[preset](16)
+    images = Decoder(config)(torch.randn(2, 3, 16))
+    assert images.shape == (2, 3, config.image_size, config.image_size, 3)
+
+
+def test_patches_land_where_their_queries_are():
+    made = Decoder(DecoderConfig(4, image_size=8, patch=2, width=8, depth=1, heads=1, mlp_width=8))
+    with torch.no_grad():
+        made.queries[0, 5] += 10  # second row, second column
+    made.eval()
+    plain = Decoder(made.config)
+    plain.load_state_dict(made.state_dict())
+    with torch.no_grad():
+        plain.queries[0, 5] -= 10
+    latent = torch.randn(1, 4)
+    changed = (made(latent) - plain.eval()(latent)).abs().amax((0, 3)) > 1e-6
+    squares = changed.view(4, 2, 4, 2).any(3).any(1)
+    assert squares[1, 1]
+
+
+def test_it_learns_to_draw_a_latent():
+    torch.manual_seed(0)
+    made = Decoder(DecoderConfig(2, image_size=16, patch=8, width=32, depth=1, heads=2, mlp_width=64))
+    latents = torch.eye(2)
+    pictures = torch.rand(2, 16, 16, 3)
+    optimiser = torch.optim.Adam(made.parameters(), 3e-3)
+    for _ in range(150):
+        loss = (made(latents) - pictures).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    assert loss < 0.02 < pictures.var()
+    assert made.pixels(latents).dtype == torch.uint8
+
+
+def test_round_trip_and_bad_folders(tmp_path):
+    made = Decoder(decoder.lite(8)).eval()
+    made.save(tmp_path, {})
+    latent = torch.randn(1, 8)
+    torch.testing.assert_close(Decoder.load(tmp_path)(latent), made(latent).detach())
+    with pytest.raises(CheckpointError, match="no checkpoint folder"):
+        Decoder.load(tmp_path / "nowhere")
+    with pytest.raises(ShapeError, match="not a multiple of the patch"):
+        Decoder(DecoderConfig(8, image_size=60))

@@ -1,0 +1,34 @@
+"""The examples run as a reader would run them, and stay short."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+def run(name: str, folder: Path) -> list[str]:
+    """The lines an example prints, run from a folder that is not its own."""
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(EXAMPLES / name)]
+    done = subprocess.run(command, capture_output=True, text=True, env=one_thread, cwd=folder, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_own_world_model_plans_to_its_goal(tmp_path):
+    *report, moves, costs = run("own_world_model.py", tmp_path)
+    assert float(report[-1].split()[-1]) > 0.95  # mean R² of the verifier
+    plan = ast.literal_eval(moves.removeprefix("moves "))
+    reached = [sum(move[axis] for move in plan) for axis in range(2)]
+    assert abs(reached[0] - 1) < 0.1
+    assert abs(reached[1] + 1) < 0.1
+    assert set(ast.literal_eval(costs)) == {"goal", "consistency"}
+
+
+def test_own_world_model_takes_fewer_than_forty_lines():
+    assert len((EXAMPLES / "own_world_model.py").read_text().splitlines()) < 40

@@ -1,0 +1,100 @@
+"""From episodes on disk to checkpoints that plan, with tiny numbers on the real simulator's frames."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from acid import checkpoint, models, tasks
+from acid.data import Episodes, EpisodeWriter, split
+from acid.errors import UnknownNameError
+from acid.loop import LoopConfig
+from acid.models.decoder import Decoder
+from acid.planning import CEM, Planner, acid_cost
+from acid.tasks.collect import record_episode
+from acid.training import decoder, inverse, world_model
+from acid.training.latents import action_blocks, load_latents
+from acid.verifier import FitConfig, Policy, TransformerSize, Verifier
+
+LOOP = LoopConfig(steps=4, batch_size=4, log_every=2, save_every=2)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "reacher.h5"
+    task = tasks.make("reacher")
+    task.episode_steps = 40  # type: ignore[misc]
+    with EpisodeWriter(path) as writer:
+        for index in range(12):
+            writer.write(record_episode(task, 0, index))
+    task.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def cell(data, tmp_path_factory):
+    """A whole cell, trained for a moment."""
+    out = tmp_path_factory.mktemp("cell")
+    recipe = replace(world_model.LITE, projections=16, loop=LOOP)
+    world_model.train_world_model("lewm", data, out / "model", recipe)
+    dataset = load_latents(out / "model", data)
+    small = inverse.InverseRecipe(
+        TransformerSize(width=24, depth=1, heads=3), FitConfig(steps=5, batch_size=16, warmup=2)
+    )
+    inverse.train_verifier(dataset, out / "verifier", small)
+    inverse.train_policy(dataset, out / "policy", small)
+    decoder.train_decoder(dataset, out / "decoder", replace(decoder.RECIPES["lite"], loop=LOOP))
+    return out
+
+
+def test_what_was_trained_plans(cell, data):
+    model, verifier = models.load(cell / "model"), Verifier.load(cell / "verifier")
+    pixels = torch.from_numpy(Episodes(data).episode(0)["pixels"][[0, 25]])
+    planner = Planner(model, acid_cost(verifier, 0.5), CEM(16, 2, 4), horizon=5)
+    plan = planner.plan(pixels[:1], pixels[1:])
+    assert plan.env_actions is not None
+    assert plan.env_actions.shape == (1, 25, 2)
+    assert plan.consistency is not None
+    assert Decoder.load(cell / "decoder").pixels(plan.imagined[0, :, 0]).shape == (6, 64, 64, 3)
+    left = Policy.load(cell / "policy").act(plan.imagined[:, 0], plan.imagined[:, -1], 5)
+    assert left.shape == (1, model.scaler.size)
+
+
+def test_statistics_come_from_the_training_split_and_travel_with_the_checkpoints(cell, data):
+    episodes = Episodes(data)
+    train = split(len(episodes), world_model.LITE.held_out).train
+    actions = np.concatenate([episodes.episode(i, ["action"])["action"] for i in train])
+    scaler = models.load(cell / "model").scaler
+    np.testing.assert_allclose(scaler.mean, actions.mean(0), rtol=1e-4)
+    assert scaler.block == 5
+    assert Verifier.load(cell / "verifier").scaler == scaler
+
+
+def test_checkpoints_tell_how_they_were_made(cell):
+    metadata = checkpoint.load(cell / "model").metadata
+    assert metadata["recipe"]["loop"]["steps"] == 4
+    assert {"prediction", "imagined_5_of_still"} <= metadata["validation"].keys()
+    assert checkpoint.load(cell / "verifier").metadata["report"]["one_step"]
+
+
+def test_verifier_and_policy_never_see_held_out_episodes(cell, data):
+    dataset = load_latents(cell / "model", data)
+    held_out = split(12, world_model.LITE.held_out).held_out
+    assert not set(dataset.ids.tolist()) & set(held_out.tolist())
+
+
+def test_action_blocks_stay_inside_the_episode(data):
+    episodes = Episodes(data)
+    blocks = action_blocks(episodes, np.array([3]), 5)
+    actions = episodes.episode(3, ["action"])["action"]
+    np.testing.assert_array_equal(blocks[7], actions[7:12].ravel())
+    assert np.isnan(blocks[-4:]).any(1).all()
+    assert not np.isnan(blocks[:-4]).any()
+
+
+@pytest.mark.parametrize("module", [world_model, inverse, decoder])
+def test_recipes_by_name(module):
+    assert set(module.RECIPES) == {"paper", "lite"}
+    with pytest.raises(UnknownNameError, match="did you mean 'lite'"):
+        module.recipe("light")
