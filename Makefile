@@ -37,7 +37,7 @@ format: $(READY)  ## Fix what ruff can fix
 	$(BIN)/ruff format .
 
 bench: setup  ## Run every benchmark
-	@set -e; for benchmark in benchmarks/*.py; do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done
+	@set -e; for benchmark in $$(grep -l __main__ benchmarks/*.py); do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done
 
 docs: $(DOCS_READY) gl  ## Build the guides and the API pages into site/
 	$(BIN)/python docs/build.py site

@@ -4,7 +4,7 @@ Installing all of stable-worldmodel brings simulators, video and dataset librari
 of them, so for a comparison this is enough:
 
     pip install --no-deps stable-worldmodel==0.1.1
-    pip install einops gymnasium loguru tqdm transformers
+    pip install einops gymnasium loguru transformers
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ class Peer:
         with torch.inference_mode():
             return self.model.get_cost(inputs, candidates[None])[0]
 
-    def solve(self, image: Tensor, goal: Tensor, *, samples: int, elites: int, iterations: int, shape: tuple[int, int]):
+    def solve(
+        self, image: Tensor, goal: Tensor, *, samples: int, elites: int, iterations: int, shape: tuple[int, int]
+    ) -> None:
         """Run its CEM over actions of `shape` (H, A)."""
         import gymnasium
 
@@ -116,12 +118,12 @@ def _le_wm(model: JepaWorldModel) -> Any:
 
 
 def _submodule(name: str) -> Any:
-    """A part of stable-worldmodel; its front page, which imports every simulator it knows, is left unopened."""
-    if PACKAGE not in sys.modules:
-        spec = importlib.util.find_spec(PACKAGE)
-        assert spec is not None
-        assert spec.submodule_search_locations is not None
-        package = ModuleType(PACKAGE)
-        package.__path__ = list(spec.submodule_search_locations)
-        sys.modules[PACKAGE] = package
+    """A part of stable-worldmodel, without the front pages above it: they import every dataset format and simulator."""
+    for package in (PACKAGE, f"{PACKAGE}.wm"):
+        if package not in sys.modules:
+            spec = importlib.util.find_spec(package)
+            assert spec is not None
+            assert spec.submodule_search_locations is not None
+            module = sys.modules[package] = ModuleType(package)
+            module.__path__ = list(spec.submodule_search_locations)
     return importlib.import_module(f"{PACKAGE}.{name}")

@@ -21,7 +21,10 @@ def test_every_command_has_help(capsys):
     ("arguments", "message"),
     [
         (["collect", "recher"], "unknown task 'recher'; did you mean 'reacher'?"),
-        (["eval", "reacher", "--model", "lewn"], "no weights are shipped for 'reacher/lewn'; did you mean"),
+        (
+            ["eval", "reacher", "--model", "lewn"],
+            "no weights are shipped for 'reacher/lewn'; pass a folder; did you mean 'reacher/lewm'",
+        ),
         (["eval", "--method", "cen"], "unknown search method 'cen'; did you mean 'cem'"),
         (["eval", "--conditions", "orginal"], "unknown condition 'orginal'; did you mean 'original'"),
         (["results", "nowhere"], "nowhere"),
@@ -48,20 +51,21 @@ def test_results_as_json(tmp_path, capsys):
     rows = tmp_path / "reacher" / "lewm" / "test"
     rows.mkdir(parents=True)
     shared = {
-        "task": "reacher", "model": "lewm", "search": "cem-n30-j30-k3", "split": "test", "seed": 0, "metric": "success",
-        "higher_is_better": True, "final_error": 0.1, "plan_seconds": 0.2, "checkpoints": {}, "goal_offset": 25, "budget": 50,
-    }  # fmt: skip
+        **{"task": "reacher", "model": "lewm", "search": "cem-n30-j30-k3", "split": "test", "seed": 0},
+        **{"metric": "success", "higher_is_better": True, "final_error": 0.1, "plan_seconds": 0.2},
+        **{"checkpoints": {}, "goal_offset": 25, "budget": 50},
+    }
     for condition, lam, wins in (("original", None, 3), ("acid", 0.5, 7)):
         lines = [
-            json.dumps(shared | {"condition": condition, "lambda": lam, "instance": f"i{k}", "success": k < wins}) + "\n"
+            json.dumps(shared | {"condition": condition, "lambda": lam, "instance": f"i{k}", "success": k < wins})
+            + "\n"
             for k in range(10)
         ]
         (rows / f"{condition}.jsonl").write_text("".join(lines))
     cli.main(["results", str(tmp_path), "--json"])
     found = {entry["condition"]: entry for entry in json.loads(capsys.readouterr().out)}
-    wanted = (
-        "task model condition search metric higher_is_better n mean low high difference difference_low difference_high p"
-    )
+    wanted = "task model condition search metric higher_is_better n mean low high"
+    wanted += " difference difference_low difference_high p"
     assert set(wanted.split()) <= found["acid"].keys()
     assert found["acid"]["mean"] == pytest.approx(0.7)
     assert found["acid"]["difference"] == pytest.approx(0.4)

@@ -20,10 +20,16 @@ Scale = Literal["lite", "paper"]
 LAMBDAS = (0.02, 0.07, 0.2, 0.5, 1.0)
 
 
+def _tqdm(**options: Any) -> Any:
+    """A bar for a person, or a line now and then for a log file."""
+    interval = 0.2 if sys.stderr.isatty() else 60
+    return tqdm(dynamic_ncols=True, mininterval=interval, maxinterval=interval, **options)
+
+
 @contextmanager
 def _bar(title: str, unit: str) -> Any:
     """A progress bar driven by (done, total)."""
-    with tqdm(desc=title, unit=unit, dynamic_ncols=True) as bar:
+    with _tqdm(desc=title, unit=unit) as bar:
 
         def update(done: int, total: int) -> None:
             bar.total = total
@@ -35,7 +41,7 @@ def _bar(title: str, unit: str) -> Any:
 @contextmanager
 def _training_bar(title: str, steps: int) -> Any:
     """A progress bar that shows the losses beside the time left."""
-    with tqdm(desc=title, unit="step", total=steps, dynamic_ncols=True) as bar:
+    with _tqdm(desc=title, unit="step", total=steps) as bar:
 
         def update(step: int, losses: Any) -> None:
             bar.update(step - bar.n)

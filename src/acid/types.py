@@ -51,7 +51,7 @@ class ActionScaler:
 
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std) or not self.mean:
-            raise ShapeError(f"action statistics need one mean and one std per dimension, got {self.mean} and {self.std}")
+            raise ShapeError(f"action statistics need a mean and a std per dimension, got {self.mean} and {self.std}")
         bad = [i for i, s in enumerate(self.std) if not (0 < s < float("inf"))]
         if bad:
             raise DataError(

@@ -48,17 +48,15 @@ class Cell:
     model: str = "lewm"
     folder: Path | None = None
 
+    def __post_init__(self) -> None:
+        name = f"{self.task}/{self.model}"
+        shipped = sorted(f"{p.parent.name}/{p.name}" for p in ASSETS.glob("*/*") if (p / "model").is_dir())
+        if self.folder is None and name not in shipped:
+            raise AcidError(f"no weights are shipped for {name!r}; pass a folder{did_you_mean(name, shipped)}")
+
     @property
     def root(self) -> Path:
-        if self.folder is not None:
-            return Path(self.folder)
-        shipped = sorted(f"{p.parent.name}/{p.name}" for p in ASSETS.glob("*/*") if (p / "model").is_dir())
-        if f"{self.task}/{self.model}" not in shipped:
-            name = f"{self.task}/{self.model}"
-            raise AcidError(
-                f"no weights are shipped for {name!r}{did_you_mean(name, shipped)}; pass a folder of your own"
-            )
-        return ASSETS / self.task / self.model
+        return ASSETS / self.task / self.model if self.folder is None else Path(self.folder)
 
     def instances_file(self, split: str) -> Path:
         return ASSETS / self.task / f"instances-{split}.jsonl"
@@ -99,9 +97,8 @@ def agent(cell: Cell, condition: Condition, search: Search, protocol: Protocol) 
     """Who acts under a condition, and which weights that involves."""
     if condition.name in ("noop", "random"):
         task = tasks.make(cell.task)
-        space = task.action_space
-        idle = condition.name == "noop"
-        return (NoOpAgent(task.action_size) if idle else RandomAgent(space.low, space.high)), Provenance()
+        who = NoOpAgent(task.action_size) if condition.name == "noop" else RandomAgent(*task.action_bounds)
+        return who, Provenance()
     model = cell.world_model()
     _check_action_size(cell, model)
     if condition.name == "policy":

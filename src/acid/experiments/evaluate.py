@@ -59,6 +59,7 @@ def jobs(
     fresh: bool = False,
 ) -> list[Job]:
     """One job per condition; ACID and the control once per λ."""
+    load_instances(cell.instances_file(protocol.split), protocol, cell.task)  # complain before the work begins
     found = []
     for name in names:
         searches = search_name(search) if name in PLANNERS else "-"

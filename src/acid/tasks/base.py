@@ -35,6 +35,12 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
         assert self.action_space.shape is not None
         return int(np.prod(self.action_space.shape))
 
+    @property
+    def action_bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lowest and highest environment action, each [a]."""
+        assert isinstance(self.action_space, gymnasium.spaces.Box)
+        return self.action_space.low, self.action_space.high
+
     def advance(self, action: np.ndarray) -> None:
         """One environment step without drawing it."""
         raise NotImplementedError

@@ -41,6 +41,10 @@ class Collection:
         if self.episodes < 1:
             raise DataError(f"episodes must be at least 1, got {self.episodes}")
 
+    def description(self) -> str:
+        """Written into the dataset."""
+        return json.dumps(asdict(self), sort_keys=True)
+
 
 def collect(collection: Collection, out: Path, *, processes: int = 2, progress: Progress | None = None) -> Path:
     """Write the dataset to `out`; continues an interrupted run of the same collection."""
@@ -65,7 +69,7 @@ def collect(collection: Collection, out: Path, *, processes: int = 2, progress: 
             job.result()
             done += len(jobs[job])
             report(done, collection.episodes)
-    concatenate(list(parts), out)
+    concatenate(list(parts), out, attributes={"collection": collection.description()})
     shutil.rmtree(folder)
     lock.close()
     return out
@@ -87,7 +91,7 @@ def _claim(folder: Path, collection: Collection) -> IO[str]:
     except BlockingIOError:
         raise DataError(f"another process is collecting into {folder}; wait for it or stop it") from None
     lock.seek(0)
-    found, wanted = lock.read(), json.dumps(asdict(collection), sort_keys=True)
+    found, wanted = lock.read(), collection.description()
     if found and found != wanted:
         raise DataError(
             f"{folder} holds parts of another collection ({found}); remove it or choose another output name"
@@ -100,8 +104,7 @@ def _claim(folder: Path, collection: Collection) -> IO[str]:
 
 def _collect_part(collection: Collection, indices: range, path: Path) -> None:
     task = tasks.make(collection.task, size=collection.size)
-    attributes = {"collection": json.dumps(asdict(collection), sort_keys=True)}
-    with EpisodeWriter(path, attributes=attributes) as writer:
+    with EpisodeWriter(path) as writer:
         for index in indices:
             writer.write(record_episode(task, collection.seed, index))
     task.close()

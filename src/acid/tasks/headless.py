@@ -53,6 +53,7 @@ def configure() -> str:
 def advice(error: Exception) -> RenderingError:
     """What to do when a renderer could not be opened."""
     return RenderingError(
-        f"MuJoCo cannot draw here with MUJOCO_GL={os.environ.get('MUJOCO_GL', '(unset)')} ({error}); on Debian or Ubuntu "
-        f"run: apt-get install {DEBIAN_PACKAGES}; if mujoco is imported before acid.tasks, set MUJOCO_GL=egl yourself"
+        f"MuJoCo cannot draw here with MUJOCO_GL={os.environ.get('MUJOCO_GL', '(unset)')} ({error}); "
+        f"on Debian or Ubuntu run: apt-get install {DEBIAN_PACKAGES}; "
+        "if mujoco is imported before acid.tasks, set MUJOCO_GL=egl yourself"
     )

@@ -16,8 +16,9 @@ from acid.tasks.base import Task
 headless.configure()
 
 import gymnasium  # noqa: E402
-import mujoco  # noqa: E402
+import mujoco as untyped_mujoco  # noqa: E402
 
+mujoco: Any = untyped_mujoco  # a compiled module without type stubs
 Quality = Literal["fast", "full"]
 _STATE = mujoco.mjtState.mjSTATE_INTEGRATION
 

@@ -23,7 +23,7 @@ class InverseRecipe:
 
 RECIPES = {
     "paper": InverseRecipe(PAPER, PAPER_FIT),
-    "lite": InverseRecipe(LITE, replace(LITE_FIT, steps=12_000, batch_size=512)),
+    "lite": InverseRecipe(LITE, replace(LITE_FIT, steps=6_000, batch_size=512)),
 }
 
 

@@ -40,7 +40,7 @@ PAPER = WorldModelRecipe(
 LITE = WorldModelRecipe(
     projections=256,
     half_precision=True,
-    loop=LoopConfig(steps=8_000, batch_size=48, learning_rate=1e-3, weight_decay=1e-3, warmup=0.03),
+    loop=LoopConfig(steps=6_500, batch_size=48, learning_rate=1e-3, weight_decay=1e-3, warmup=0.03),
 )
 RECIPES = {"paper": PAPER, "lite": LITE}
 

@@ -20,7 +20,7 @@ from acid.nn.embeddings import TimeEmbedding
 from acid.nn.prefix_suffix import Memory, PrefixSuffixTransformer, TransformerSize
 
 PAPER = TransformerSize(width=192, depth=4, heads=3)
-LITE = TransformerSize(width=96, depth=3, heads=3)
+LITE = TransformerSize(width=96, depth=2, heads=3)
 
 _FIXED_NOISE_SEED = 0
 _TIME_POWER = 1.5  # times are Beta(1.5, 1): the noisy end, where inference starts, is seen most

@@ -1,0 +1,130 @@
+"""World models of every preset: shapes, refusals, and checkpoints that bring back the same model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from acid import checkpoint, models
+from acid.errors import CheckpointError, ShapeError, UnknownNameError
+from acid.models import JepaWorldModel
+from acid.types import ActionScaler, WorldModel
+
+SCALER = ActionScaler(mean=(0.5, -1.0), std=(2.0, 3.0), block=5)
+PARAMETERS = {"paper": 18_034_478, "lite": 1_828_848}
+
+
+def make_model(preset: str) -> JepaWorldModel:
+    """With modulations that are not zero, so that actions matter."""
+    torch.manual_seed(0)
+    model = models.build("lewm", preset, SCALER)
+    for block in model.predictor.blocks:
+        nn.init.normal_(block.modulation.weight, std=0.05)
+        nn.init.normal_(block.modulation.bias, std=0.3)
+    return model.eval().requires_grad_(False)
+
+
+def images(model: JepaWorldModel, *lead: int) -> Tensor:
+    side = model.config.encoder.image_size
+    return torch.randint(256, (*lead, side, side, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture(scope="module")
+def lite() -> JepaWorldModel:
+    return make_model("lite")
+
+
+@pytest.mark.parametrize("preset", sorted(models.JEPA_PRESETS))
+def test_presets_encode_and_imagine(preset: str) -> None:
+    model = make_model(preset)
+    assert isinstance(model, WorldModel)
+    assert sum(parameter.numel() for parameter in model.parameters()) == PARAMETERS[preset]
+    latent = model.encode(images(model, 2))
+    assert latent.shape == (2, 1, model.config.latent_size)
+    imagined = model.rollout(latent, torch.randn(2, 3, 4, SCALER.size))
+    assert imagined.shape == (2, 3, 4, 1, model.config.latent_size)
+    assert imagined.isfinite().all()
+
+
+def test_images_are_embedded_one_by_one(lite: JepaWorldModel) -> None:
+    pixels = images(lite, 2, 3)
+    together = lite.embed(pixels)
+    assert together.shape == (2, 3, lite.config.latent_size)
+    torch.testing.assert_close(together[1, 2], lite.embed(pixels[1, 2]), rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(together[0, 0], together[0, 1])
+
+
+def test_the_first_imagined_latent_is_the_prediction(lite: JepaWorldModel) -> None:
+    latent = lite.encode(images(lite, 2))
+    actions = torch.randn(2, 3, 2, SCALER.size)
+    predicted = lite.predict(latent.repeat_interleave(3, 0), actions[:, :, :1].flatten(0, 1))
+    imagined = lite.rollout(latent, actions)[:, :, 0].flatten(0, 1)
+    torch.testing.assert_close(imagined, predicted, rtol=1e-4, atol=1e-5)
+
+
+def test_candidates_are_imagined_from_the_latent_of_their_own_problem(lite: JepaWorldModel) -> None:
+    latent = lite.encode(images(lite, 2))
+    actions = torch.randn(2, 3, 5, SCALER.size)
+    together = lite.rollout(latent, actions)
+    alone = lite.rollout(latent[1:], actions[1:, 2:])
+    torch.testing.assert_close(together[1:, 2:], alone, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(together[0], together[1])
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda x: x.float(), "torch.float32"),
+        (lambda x: x[:, :32], r"\[2, 32, 64, 3\]"),
+        (lambda x: x.permute(0, 3, 1, 2), r"\[2, 3, 64, 64\]"),
+    ],
+)
+def test_wrong_images_are_refused(lite: JepaWorldModel, spoil, told: str) -> None:
+    with pytest.raises(ShapeError, match=rf"uint8 images \[\.\.\., 64, 64, 3\], got .*{told}"):
+        lite.encode(spoil(images(lite, 2)))
+
+
+def test_wrong_actions_are_refused(lite: JepaWorldModel) -> None:
+    with pytest.raises(ShapeError, match=r"actions of size 10, got \[1, 3, 4, 9\]"):
+        lite.rollout(torch.zeros(1, 1, lite.config.latent_size), torch.zeros(1, 3, 4, 9))
+    with pytest.raises(ShapeError, match="actions of size 10, the scaler makes 2"):
+        JepaWorldModel(lite.config, ActionScaler((0.0, 0.0), (1.0, 1.0)))
+
+
+def test_unknown_names_get_a_suggestion() -> None:
+    with pytest.raises(UnknownNameError, match="world model 'lewn'; did you mean 'lewm'"):
+        models.build("lewn", "lite", SCALER)
+    with pytest.raises(UnknownNameError, match="preset 'papers'; did you mean 'paper'"):
+        models.build("lewm", "papers", SCALER)
+
+
+@pytest.mark.parametrize("preset", sorted(models.JEPA_PRESETS))
+def test_a_checkpoint_brings_back_the_same_model(preset: str, tmp_path: Path) -> None:
+    model = make_model(preset)
+    models.save(model, "lewm", tmp_path, {"steps": 3})
+    loaded = models.load(tmp_path)
+    assert (loaded.config, loaded.scaler, loaded.training) == (model.config, SCALER, False)
+    state = loaded.state_dict()
+    assert all(torch.equal(state[name], value) for name, value in model.state_dict().items())
+    pixels = images(model, 1)
+    assert torch.equal(loaded.encode(pixels), model.encode(pixels))
+
+
+def test_half_precision_is_nearly_the_same_model(lite: JepaWorldModel, tmp_path: Path) -> None:
+    models.save(lite, "lewm", tmp_path, {}, half_precision=True)
+    loaded = models.load(tmp_path)
+    assert all(p.dtype == torch.float32 for p in loaded.parameters())
+    pixels = images(lite, 2)
+    torch.testing.assert_close(loaded.encode(pixels), lite.encode(pixels), rtol=1e-2, atol=1e-2)
+
+
+def test_other_checkpoints_are_refused(lite: JepaWorldModel, tmp_path: Path) -> None:
+    checkpoint.save(tmp_path / "verifier", kind="verifier", config={}, state={"x": torch.zeros(1)}, scaler=SCALER)
+    with pytest.raises(CheckpointError, match="holds a 'verifier' checkpoint, not a world model"):
+        models.load(tmp_path / "verifier")
+    checkpoint.save(tmp_path / "bare", kind="lewm", config=lite.config, state=lite)
+    with pytest.raises(CheckpointError, match="no action statistics"):
+        models.load(tmp_path / "bare")
