@@ -27,7 +27,7 @@ moves = 0.5 * torch.randn(200, 10, 2, generator=torch.Generator().manual_seed(1)
 positions = moves.cumsum(dim=1) - moves  # where the point was before each move
 episodes = torch.arange(200).repeat_interleave(10)
 latents = world.encode(positions.flatten(0, 1))
-small, quick = TransformerSize(width=32, depth=2, heads=2), FitConfig(steps=500, batch_size=128, lr=3e-3)
+small, quick = TransformerSize(width=32, depth=2, heads=2), FitConfig(steps=800, batch_size=128, learning_rate=3e-3)
 verifier = Verifier.fit(latents, moves.flatten(0, 1), episodes, size=small, training=quick, scaler=world.scaler)
 print(verifier.report)
 

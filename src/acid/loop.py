@@ -71,11 +71,12 @@ def train(
     """
     device = next(module.parameters()).device
     optimizer = torch.optim.AdamW(
-        _decay_groups(module, config.weight_decay), lr=config.learning_rate, betas=config.betas
+        _decay_groups(module, config.weight_decay), lr=config.learning_rate, betas=config.betas, fused=True
     )
     average = _copy_state(module) if config.ema else None
     start = _resume(folder, module, optimizer, average, config)
     metrics = _Metrics(folder, start, tensorboard=config.tensorboard) if folder else None
+    random_state = torch.get_rng_state()  # the loop seeds every step; the caller's stream goes on as if it had not
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=_uses_bfloat16(config, device))
     module.train()
     stream = batches(start)
@@ -103,6 +104,7 @@ def train(
                 progress(done, values)
         if folder and (done % config.save_every == 0 or done == config.steps):
             _save(folder, done, module, optimizer, average, config)
+    torch.set_rng_state(random_state)
     if metrics:
         metrics.close()
     stream.close()

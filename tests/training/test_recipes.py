@@ -39,9 +39,7 @@ def cell(data, tmp_path_factory):
     recipe = replace(world_model.LITE, projections=16, loop=LOOP)
     world_model.train_world_model("lewm", data, out / "model", recipe)
     dataset = load_latents(out / "model", data)
-    small = inverse.InverseRecipe(
-        TransformerSize(width=24, depth=1, heads=3), FitConfig(steps=5, batch_size=16, warmup=2)
-    )
+    small = inverse.InverseRecipe(TransformerSize(width=24, depth=1, heads=3), FitConfig(steps=5, batch_size=16))
     inverse.train_verifier(dataset, out / "verifier", small)
     inverse.train_policy(dataset, out / "policy", small)
     decoder.train_decoder(dataset, out / "decoder", replace(decoder.RECIPES["lite"], loop=LOOP))

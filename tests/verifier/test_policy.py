@@ -24,7 +24,7 @@ def straight_episodes(count: int = 200, length: int = 10) -> tuple[Tensor, Tenso
 @pytest.fixture(scope="module")
 def policy(one_thread: None) -> Policy:
     size = TransformerSize(width=32, depth=2, heads=2, mlp_ratio=2)
-    training = FitConfig(steps=800, batch_size=128, lr=3e-3, warmup=50)
+    training = FitConfig(steps=800, batch_size=128, learning_rate=3e-3, warmup=0.06)
     return Policy.fit(*straight_episodes(), horizon=HORIZON, size=size, training=training)
 
 

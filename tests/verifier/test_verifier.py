@@ -14,7 +14,9 @@ from acid.types import ActionScaler, InverseDynamics
 from acid.verifier import FitConfig, FlowConfig, Policy, TransformerSize, Verifier
 
 SMALL = TransformerSize(width=32, depth=2, heads=2, mlp_ratio=2)
-QUICK = FitConfig(steps=500, batch_size=128, lr=3e-3, warmup=50)
+QUICK = FitConfig(
+    steps=800, batch_size=128, learning_rate=3e-3, warmup=0.06
+)  # R² > 0.95 for each of three seeds; 500 is too few
 
 
 def drifting_episodes(*, tokens: int = 1, hidden: int = 0, count: int = 200, length: int = 10) -> tuple[Tensor, ...]:
@@ -114,22 +116,27 @@ def test_report_reads_as_a_table_and_as_json(verifier):
     assert json.loads(json.dumps(dataclasses.asdict(verifier.report)))["one_step"] == list(verifier.report.one_step)
 
 
-def test_progress_hears_of_every_step():
-    heard: list[tuple[int, float]] = []
-    training = FitConfig(steps=3)
+def test_progress_hears_the_loss():
+    heard = []
+    training = FitConfig(steps=3, log_every=1)
     Verifier.fit(*drifting_episodes(), size=SMALL, training=training, progress=lambda *said: heard.append(said))
     assert [step for step, _ in heard] == [1, 2, 3]
-    assert all(loss > 0 for _, loss in heard)
+    assert all(losses["loss"] > 0 for _, losses in heard)
 
 
-def test_learning_rate_warms_up_and_decays_to_zero():
-    training = FitConfig(steps=100, warmup=10)
-    rates = [training.rate(step) for step in range(101)]
-    assert rates[0] == pytest.approx(0.1)
-    assert rates.index(max(rates)) in (9, 10)
-    assert max(rates) == 1
-    assert rates[100] == pytest.approx(0)
-    assert rates[10:] == sorted(rates[10:], reverse=True)
+def test_an_interrupted_fit_continues_from_its_folder(tmp_path):
+    training = FitConfig(steps=6, save_every=2)
+    whole = Verifier.fit(*drifting_episodes(), size=SMALL, training=training)
+
+    def stop(step, losses):
+        raise KeyboardInterrupt
+
+    interrupted = dataclasses.replace(training, log_every=50)
+    with pytest.raises(KeyboardInterrupt):
+        Verifier.fit(*drifting_episodes(), size=SMALL, training=interrupted, folder=tmp_path, progress=stop)
+    again = Verifier.fit(*drifting_episodes(), size=SMALL, training=interrupted, folder=tmp_path)
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), again.parameters(), strict=True))
+
 
 
 def test_impossible_fits_are_named():

@@ -11,7 +11,7 @@ from acid.evaluation.agents import (
 )
 from acid.evaluation.conditions import Condition, search_name
 from acid.evaluation.instances import load_instances, save_instances
-from acid.evaluation.protocol import Instance, Instances, Protocol, draw_instances
+from acid.evaluation.protocol import Instance, Instances, Protocol, draw_instances, halves
 from acid.evaluation.provenance import Provenance, fingerprint
 from acid.evaluation.results import Summary, choose_lambda, summarise
 from acid.evaluation.rows import RowFile, read_rows
@@ -41,6 +41,7 @@ __all__ = [
     "choose_lambda",
     "draw_instances",
     "fingerprint",
+    "halves",
     "load_instances",
     "paired",
     "play",

@@ -26,18 +26,6 @@ class CausalConfig:
     dropout: float = 0.1
 
 
-class _Linear(nn.Linear):
-    """A linear map that adds its bias last.
-
-    On a CPU torch's own fills the output with the bias first and lets the product add to it, which takes longer.
-    """
-
-    def forward(self, input: Tensor) -> Tensor:
-        if input.device.type != "cpu":
-            return super().forward(input)
-        return F.linear(input, self.weight).add_(self.bias)
-
-
 @dataclass
 class _Memory:
     """Keys and values of the frames seen so far, one [M, heads, head_width] each."""
@@ -55,7 +43,7 @@ class _Attention(nn.Module):
         self.dropout = config.dropout
         self.norm = nn.LayerNorm(config.width)
         self.qkv = nn.Linear(config.width, 3 * inner, bias=False)
-        self.out = _Linear(inner, config.width)
+        self.out = nn.Linear(inner, config.width)
 
     def forward(self, x: Tensor) -> Tensor:
         """Every token attends to itself and the ones before: [M, t, width] to [M, t, width]."""
@@ -103,13 +91,13 @@ class _Block(nn.Module):
         self.norm_mlp = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
         self.mlp = nn.Sequential(
             nn.LayerNorm(width),
-            _Linear(width, config.mlp_width),
+            nn.Linear(width, config.mlp_width),
             nn.GELU(),
             nn.Dropout(config.dropout),
-            _Linear(config.mlp_width, width),
+            nn.Linear(config.mlp_width, width),
             nn.Dropout(config.dropout),
         )
-        self.modulation = _Linear(width, 6 * width)
+        self.modulation = nn.Linear(width, 6 * width)
         nn.init.zeros_(self.modulation.weight)
         nn.init.zeros_(self.modulation.bias)
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from acid.errors import look_up
-from acid.nn.prefix_suffix import TransformerSize
+from acid.loop import Progress
 from acid.training.latents import LatentDataset
-from acid.verifier import LITE, LITE_FIT, PAPER, PAPER_FIT, FitConfig, Policy, Verifier
+from acid.verifier import LITE, LITE_FIT, PAPER, PAPER_FIT, FitConfig, Policy, TransformerSize, Verifier
 
 POLICY_HORIZON = 5  # blocks, as far as the planner looks
 
@@ -32,7 +32,9 @@ def recipe(name: str, *, steps: int | None = None, seed: int = 0) -> InverseReci
     return replace(chosen, fit=replace(chosen.fit, steps=steps or chosen.fit.steps, seed=seed))
 
 
-def train_verifier(dataset: LatentDataset, out: Path, recipe: InverseRecipe, *, progress: Any = None) -> Verifier:
+def train_verifier(
+    dataset: LatentDataset, out: Path, recipe: InverseRecipe, *, progress: Progress | None = None
+) -> Verifier:
     """The inverse dynamics of one model step, at every offset of the frames."""
     clock = time.process_time()
     verifier = Verifier.fit(
@@ -43,13 +45,16 @@ def train_verifier(dataset: LatentDataset, out: Path, recipe: InverseRecipe, *, 
         size=recipe.size,
         training=recipe.fit,
         scaler=dataset.model.scaler,
+        folder=out / "run",
         progress=progress,
     )
     verifier.save(out, metadata=_metadata(dataset, recipe, clock))
     return verifier
 
 
-def train_policy(dataset: LatentDataset, out: Path, recipe: InverseRecipe, *, progress: Any = None) -> Policy:
+def train_policy(
+    dataset: LatentDataset, out: Path, recipe: InverseRecipe, *, progress: Progress | None = None
+) -> Policy:
     """From here and the goal, 1 to POLICY_HORIZON blocks away, to the next block."""
     clock = time.process_time()
     policy = Policy.fit(
@@ -61,6 +66,7 @@ def train_policy(dataset: LatentDataset, out: Path, recipe: InverseRecipe, *, pr
         size=recipe.size,
         training=recipe.fit,
         scaler=dataset.model.scaler,
+        folder=out / "run",
         progress=progress,
     )
     policy.save(out, metadata=_metadata(dataset, recipe, clock))

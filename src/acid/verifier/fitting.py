@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Generator
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from acid.errors import ShapeError
+from acid.loop import LoopConfig, Progress, train
 from acid.types import ActionScaler
 from acid.verifier.flow import ActionFlow, flow_matching_loss
 from acid.verifier.transitions import Transitions
 
-Progress = Callable[[int, float], None]  # (steps done, loss of the last one)
-
 
 @dataclass(frozen=True)
-class FitConfig:
-    """How a flow is fitted: AdamW, linear warm-up, cosine decay to zero."""
+class FitConfig(LoopConfig):
+    """How a flow is fitted; the defaults take minutes on one core."""
 
     steps: int = 5_000
     batch_size: int = 256
-    lr: float = 1e-3
-    warmup: int = 250
+    learning_rate: float = 1e-3
     weight_decay: float = 1e-4
-    betas: tuple[float, float] = (0.9, 0.999)
-    clip: float = 1.0
-    held_out: float = 0.1
-    seed: int = 0
+    warmup: float = 0.05
+    held_out: float = 0.1  # share of the episodes that the report is measured on
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.batch_size < 1:
@@ -37,42 +33,34 @@ class FitConfig:
         if not 0 < self.held_out < 1:
             raise ShapeError(f"held_out is the share of the transitions to test on, in (0, 1), got {self.held_out}")
 
-    def rate(self, step: int) -> float:
-        """What the peak learning rate is multiplied by at this step."""
-        if step < self.warmup:
-            return (step + 1) / self.warmup
-        return 0.5 * (1 + math.cos(math.pi * (step - self.warmup) / max(1, self.steps - self.warmup)))
 
-
-PAPER_FIT = FitConfig(steps=200_000, lr=1e-4, warmup=1_000)  # the paper does not say how long it warms up
-LITE_FIT = FitConfig()  # minutes on one core
+PAPER_FIT = FitConfig(steps=200_000, learning_rate=1e-4, warmup=0.005)  # the paper does not say how long it warms up
+LITE_FIT = FitConfig()
 
 
 def fit_flow(
     flow: ActionFlow,
     transitions: Transitions,
-    train: Tensor,
+    chosen: Tensor,
     config: FitConfig,
+    *,
+    folder: Path | None = None,
     progress: Progress | None = None,
 ) -> None:
-    """Fit a flow in place to the `train` indices of transitions whose actions are normalised."""
-    flow.set_latent_statistics(transitions.latents[transitions.start[train]])
-    optimiser = torch.optim.AdamW(
-        flow.parameters(), lr=config.lr, betas=config.betas, weight_decay=config.weight_decay, fused=True
-    )
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, config.rate)
-    generator = torch.Generator().manual_seed(config.seed)
-    flow.train()
-    for step in range(1, config.steps + 1):
-        index = train[torch.randint(len(train), (config.batch_size,), generator=generator)]
-        loss = flow_matching_loss(flow, *transitions.batch(index), generator=generator)
-        optimiser.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(flow.parameters(), config.clip)
-        optimiser.step()
-        schedule.step()
-        if progress is not None:
-            progress(step, loss.item())
+    """Fit a flow in place to the `chosen` indices of transitions whose actions are normalised."""
+    flow.set_latent_statistics(transitions.latents[transitions.start[chosen]])
+
+    def loss(index: Tensor) -> dict[str, Tensor]:
+        return {"loss": flow_matching_loss(flow, *transitions.batch(index))}
+
+    def batches(start: int) -> Generator[Tensor, None, None]:
+        step = start
+        while True:
+            generator = torch.Generator().manual_seed(config.seed * 1_000_003 + step)
+            yield chosen[torch.randint(len(chosen), (config.batch_size,), generator=generator)]
+            step += 1
+
+    train(flow, loss, batches, config, folder, progress=progress)
 
 
 def fit_scaler(actions: Tensor) -> ActionScaler:

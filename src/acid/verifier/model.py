@@ -12,9 +12,10 @@ from torch import nn
 
 from acid import checkpoint
 from acid.errors import CheckpointError
+from acid.loop import Progress
 from acid.nn.prefix_suffix import TransformerSize
 from acid.types import ActionScaler
-from acid.verifier.fitting import LITE_FIT, FitConfig, Progress, fit_flow, fit_scaler, normalise_rows
+from acid.verifier.fitting import LITE_FIT, FitConfig, fit_flow, fit_scaler, normalise_rows
 from acid.verifier.flow import LITE, ActionFlow, FlowConfig
 from acid.verifier.report import FlowReport, measure
 from acid.verifier.transitions import Transitions
@@ -40,12 +41,14 @@ class FlowModel(nn.Module):
         size: TransformerSize = LITE,
         training: FitConfig = LITE_FIT,
         scaler: ActionScaler | None = None,
+        folder: Path | None = None,
         progress: Progress | None = None,
     ) -> Self:
         """Fit to transitions whose actions are in environment units; `.report` tells how well it went.
 
         Without a scaler, one is fitted: mean and standard deviation of each dimension over the training transitions.
-        A tenth of the episodes is held out, or of the transitions where there are fewer than ten episodes.
+        A tenth of the episodes is held out, or of the transitions where there are fewer than ten episodes. With a
+        folder, an interrupted fit continues from there.
         """
         train, held_out = transitions.split(training.held_out, training.seed)
         scaler = scaler or fit_scaler(transitions.actions[transitions.start[train]])
@@ -55,7 +58,7 @@ class FlowModel(nn.Module):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(training.seed)
             model = cls(config, scaler).to(transitions.latents.device)
-        fit_flow(model.flow, transitions, train, training, progress)
+        fit_flow(model.flow, transitions, train, training, folder=folder, progress=progress)
         model.report = measure(model.flow, transitions, train, held_out, seed=training.seed)
         return model.ready()
 

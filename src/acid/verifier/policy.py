@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 from torch import Tensor
 
 from acid.errors import ShapeError
+from acid.loop import Progress
 from acid.nn.prefix_suffix import TransformerSize
 from acid.types import ActionScaler
-from acid.verifier.fitting import LITE_FIT, FitConfig, Progress
+from acid.verifier.fitting import LITE_FIT, FitConfig
 from acid.verifier.flow import LITE
 from acid.verifier.model import FlowModel
 from acid.verifier.transitions import goal_pairs
@@ -43,8 +46,11 @@ class Policy(FlowModel):
         size: TransformerSize = LITE,
         training: FitConfig = LITE_FIT,
         scaler: ActionScaler | None = None,
+        folder: Path | None = None,
         progress: Progress | None = None,
     ) -> Policy:
         """A policy that learns from every pair of frames 1..horizon actions apart; tables as in `Verifier.fit`."""
         transitions = goal_pairs(latents, actions, episodes, horizon=horizon, stride=stride)
-        return cls.fit_transitions(transitions, size=size, training=training, scaler=scaler, progress=progress)
+        return cls.fit_transitions(
+            transitions, size=size, training=training, scaler=scaler, folder=folder, progress=progress
+        )

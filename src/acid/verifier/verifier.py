@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from torch import Tensor
 
+from acid.loop import Progress
 from acid.nn.prefix_suffix import TransformerSize
 from acid.types import ActionScaler
-from acid.verifier.fitting import LITE_FIT, FitConfig, Progress
+from acid.verifier.fitting import LITE_FIT, FitConfig
 from acid.verifier.flow import LITE
 from acid.verifier.model import FlowModel
 from acid.verifier.transitions import successive
@@ -37,6 +40,7 @@ class Verifier(FlowModel):
         size: TransformerSize = LITE,
         training: FitConfig = LITE_FIT,
         scaler: ActionScaler | None = None,
+        folder: Path | None = None,
         progress: Progress | None = None,
     ) -> Verifier:
         """A verifier of the transitions inside episodes; its `.report` tells which part of the action they identify.
@@ -47,4 +51,6 @@ class Verifier(FlowModel):
         Scaler and held-out part are as in `fit_transitions`.
         """
         transitions = successive(latents, actions, episodes, stride=stride)
-        return cls.fit_transitions(transitions, size=size, training=training, scaler=scaler, progress=progress)
+        return cls.fit_transitions(
+            transitions, size=size, training=training, scaler=scaler, folder=folder, progress=progress
+        )

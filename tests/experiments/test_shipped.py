@@ -1,0 +1,122 @@
+"""What we ship works from a clean checkout: weights, instances, evaluation, plan, demo."""
+
+import json
+
+import numpy as np
+import pytest
+
+from acid import cli, tasks
+from acid.errors import AcidError, DataError
+from acid.evaluation import Condition, Protocol, halves, load_instances, read_rows, search_name
+from acid.experiments import demo
+from acid.experiments.cell import Cell, cost
+from acid.experiments.evaluate import evaluate, jobs
+from acid.experiments.show import chosen_lambda
+from acid.planning import CEM
+
+TINY = CEM(samples=8, iterations=2, elites=2)
+
+
+@pytest.fixture(scope="module")
+def cell():
+    return Cell("reacher", "lewm")
+
+
+def test_files_are_small_enough_to_ship(cell):
+    sizes = {path: path.stat().st_size for path in cell.root.rglob("*") if path.is_file()}
+    assert sizes
+    assert max(sizes.values()) < 5 * 2**20, max(sizes, key=sizes.__getitem__)
+
+
+def test_verifier_and_model_agree_and_the_report_travels(cell):
+    verifier = cell.verifier(cell.world_model())
+    assert verifier.report is not None
+    assert verifier.report.mean_r2 > 0.5
+    assert chosen_lambda(cell) > 0
+
+
+def test_the_decoder_draws_what_the_encoder_saw(cell):
+    import torch
+
+    task = tasks.make("reacher")
+    frames = np.stack([task.reset(seed=seed)[0] for seed in range(4)])
+    task.close()
+    drawn = cell.decoder().pixels(cell.world_model().encode(torch.from_numpy(frames))[:, 0]).numpy()
+    error = np.square(drawn.astype(float) - frames).mean()
+    mean_picture = np.square(frames.mean(0) - frames).mean()
+    assert error < 0.6 * mean_picture
+
+
+def test_instances_are_unsolved_disjoint_and_from_other_episodes(cell):
+    task = tasks.make("reacher")
+    found = {s: load_instances(cell.instances_file(s), Protocol(episodes=200, split=s), "reacher") for s in halves_of()}
+    for instances in found.values():
+        assert len({i.id for i in instances}) == 200
+        assert not any(task.success(i.start_state, i.goal_state) for i in instances)
+    episodes = {s: {i.episode for i in instances} for s, instances in found.items()}
+    assert not episodes["select"] & episodes["test"]
+
+
+def halves_of():
+    return tuple(halves(range(10), "reacher"))
+
+
+def test_other_protocols_and_missing_files_are_refused(cell, tmp_path):
+    with pytest.raises(DataError, match="drawn with seed 0, not 3"):
+        load_instances(cell.instances_file("test"), Protocol(seed=3, episodes=1), "reacher")
+    with pytest.raises(DataError, match="holds 240 instances, 9999 were asked for"):
+        load_instances(cell.instances_file("test"), Protocol(episodes=9999), "reacher")
+    with pytest.raises(DataError, match="no instances at"):
+        load_instances(tmp_path / "none", Protocol(), "reacher")
+    with pytest.raises(AcidError, match="did you mean 'reacher/lewm'"):
+        Cell("reacher", "lewn")
+
+
+def test_every_condition_runs_on_the_same_instances_and_resumes(cell, tmp_path):
+    protocol = Protocol(episodes=2)
+    names = ("original", "acid", "control", "policy", "random", "noop")
+    work = jobs(cell, names, TINY, [0.5], protocol, tmp_path, batch=2)
+    evaluate(work)
+    rows = {job.condition.name: read_rows([job.file]) for job in work}
+    assert len({tuple(row["instance"] for row in found) for found in rows.values()}) == 1
+    assert rows["original"][0]["consistency"] is not None
+    before = [job.file.stat().st_mtime_ns for job in work]
+    evaluate(work)
+    assert [job.file.stat().st_mtime_ns for job in work] == before  # nothing was run again
+
+
+def test_lambda_zero_is_original_bit_for_bit(cell, tmp_path):
+    protocol = Protocol(episodes=2)
+    work = [
+        *jobs(cell, ["original"], TINY, [], protocol, tmp_path),
+        *jobs(cell, ["acid"], TINY, [0], protocol, tmp_path),
+    ]
+    evaluate(work)
+    original, zero = (read_rows([job.file]) for job in work)
+    assert [row["final_error"] for row in original] == [row["final_error"] for row in zero]
+
+
+def test_the_control_punishes_action_size_and_only_measures_consistency(cell):
+    terms = {term.name: term for term in cost("control", cell.verifier(cell.world_model()), 0.3).terms}
+    assert list(terms) == ["goal", "action_norm", "consistency"]
+
+
+def test_plan_shows_a_plan_and_draws_it(tmp_path, capsys):
+    out = tmp_path / "plan.png"
+    cli.main(["plan", "--samples", "8", "--iterations", "2", "--elites", "2", "--out", str(out)])
+    printed = capsys.readouterr().out
+    assert "goal cost of the plan" in printed
+    assert printed.count("mean ") == 5  # one line per block
+    assert out.stat().st_size > 1000
+
+
+@pytest.mark.slow
+def test_the_demo_writes_a_table_pictures_and_films(tmp_path):
+    text = demo.run("reacher", "lewm", 4, tmp_path, processes=1, search=TINY)
+    assert "original" in text
+    assert "acid" in text
+    assert len(list(tmp_path.glob("*.png"))) >= 4
+    assert len(list(tmp_path.glob("*.mp4"))) == demo.SHOWN
+    condition = Condition("reacher", "lewm", "original", search_name(TINY))
+    rows = condition.file(tmp_path / "rows", "test").read_text().splitlines()
+    assert [json.loads(row)["condition"] for row in rows] == ["original"] * 4
