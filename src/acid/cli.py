@@ -173,7 +173,7 @@ class Evaluate:
     search: tyro.conf.OmitArgPrefixes[Search] = field(default_factory=Search)
     episodes: int = 200
     split: Literal["test", "select"] = "test"
-    """λ is chosen on "select" and reported on "test"."""
+    """λ is chosen on "select", and remembered beside the checkpoints, and reported on "test"."""
     seed: int = 0
     folder: Path | None = None
     """Checkpoints of your own; default: the shipped ones."""
@@ -188,7 +188,7 @@ class Evaluate:
     def run(self) -> None:
         from acid.evaluation import Protocol
         from acid.experiments.cell import Cell
-        from acid.experiments.evaluate import draw, evaluate, jobs
+        from acid.experiments.evaluate import draw, evaluate, jobs, remember_lambda
 
         cell = Cell(self.task, self.model, self.folder)
         protocol = Protocol(seed=self.seed, episodes=self.episodes, split=self.split)
@@ -208,6 +208,8 @@ class Evaluate:
         with _bar(f"evaluate {self.task}", "episode") as progress:
             evaluate(work, processes=self.processes, progress=progress)
         Results(self.results, split=self.split).run()
+        if self.split == "select" and "acid" in self.conditions:
+            print(remember_lambda(cell, self.results))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from acid.evaluation import Condition, Protocol, halves, load_instances, read_ro
 from acid.experiments import demo
 from acid.experiments.cell import Cell, cost
 from acid.experiments.evaluate import evaluate, jobs
-from acid.experiments.show import chosen_lambda
 from acid.planning import CEM
 
 TINY = CEM(samples=8, iterations=2, elites=2)
@@ -32,7 +31,7 @@ def test_verifier_and_model_agree_and_the_report_travels(cell):
     verifier = cell.verifier(cell.world_model())
     assert verifier.report is not None
     assert verifier.report.mean_r2 > 0.5
-    assert chosen_lambda(cell) > 0
+    assert cell.chosen_lambda() > 0
 
 
 def test_the_decoder_draws_what_the_encoder_saw(cell):

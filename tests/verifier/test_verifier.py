@@ -138,7 +138,6 @@ def test_an_interrupted_fit_continues_from_its_folder(tmp_path):
     assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), again.parameters(), strict=True))
 
 
-
 def test_impossible_fits_are_named():
     with pytest.raises(ShapeError, match="steps=0"):
         FitConfig(steps=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,7 @@ from acid.verifier import Policy, Verifier
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 HORIZON = 5  # blocks, all executed before replanning
 PARTS = ("model", "verifier", "policy", "decoder")
+CHOICE = "lambda.json"
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,19 @@ class Cell:
 
     def decoder(self) -> Decoder:
         return Decoder.load(self.root / "decoder")
+
+    def choose_lambda(self, lam: float, reason: str) -> Path:
+        """Remember which λ to plan with, and why."""
+        path = self.root / CHOICE
+        path.write_text(json.dumps({"lambda": lam, "reason": reason}, indent=2, ensure_ascii=False) + "\n")
+        return path
+
+    def chosen_lambda(self) -> float:
+        """The λ that was chosen for this cell, on episodes that are not reported."""
+        path = self.root / CHOICE
+        if not path.exists():
+            raise AcidError(f"no λ has been chosen for {self.root}: pass one, or run `acid eval --split select` first")
+        return float(json.loads(path.read_text())["lambda"])
 
     def provenance(self, parts: Sequence[str]) -> Provenance:
         return Provenance(checkpoints={part: fingerprint(self.root / part) for part in parts})

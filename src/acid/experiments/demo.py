@@ -11,7 +11,7 @@ from acid import tasks
 from acid.evaluation import Condition, Protocol, load_instances, read_rows, search_name, summarise, table
 from acid.experiments.cell import Cell, planner
 from acid.experiments.evaluate import Job, evaluate
-from acid.experiments.show import Shown, chosen_lambda, execute_first_plan, sheet_rows
+from acid.experiments.show import Shown, execute_first_plan, sheet_rows
 from acid.planning import CEM, Search
 from acid.report import Measured, Panel, consistency_per_step, sheet, side_by_side, spreads, success_against_budget
 
@@ -30,7 +30,7 @@ def run(
 ) -> str:
     """Plan, execute, compare, draw; returns the text to print."""
     cell = Cell(task_name, model)
-    lam = chosen_lambda(cell)
+    lam = cell.chosen_lambda()
     protocol = Protocol(episodes=episodes)
     name = search_name(search)
     conditions = [

@@ -16,12 +16,14 @@ from acid.evaluation import (
     Instances,
     Protocol,
     RowFile,
+    choose_lambda,
     draw_instances,
     load_instances,
     run,
     same_in_a_file,
     save_instances,
     search_name,
+    summarise,
 )
 from acid.evaluation.conditions import PLANNERS
 from acid.experiments.cell import Cell, agent
@@ -127,3 +129,12 @@ def draw(cell: Cell, data: Path, protocol: Protocol) -> Instances:
     )
     save_instances(cell.instances_file(protocol.split), instances, protocol, cell.task)
     return instances
+
+
+def remember_lambda(cell: Cell, results: Path) -> str:
+    """Choose ACID's λ on the "select" episodes and keep it beside the checkpoints; returns what was found."""
+    summaries = summarise(results, split="select")
+    best = choose_lambda(summaries, cell.task, cell.model)
+    tried = [s for s in summaries if (s.task, s.model, s.condition) == (cell.task, cell.model, "acid")]
+    told = "; ".join(f"λ {s.lam:g} {s.search}: {s.mean:.1%} of {s.n}" for s in tried)
+    return f"chose λ = {best:g}, wrote {cell.choose_lambda(best, f'{tried[0].metric} on other episodes: {told}')}"

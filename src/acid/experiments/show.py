@@ -8,15 +8,13 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from acid import checkpoint, tasks
+from acid import tasks
 from acid.evaluation import Instance, Protocol, load_instances
 from acid.evaluation.runner import plan_seed
 from acid.experiments.cell import Cell, planner
 from acid.planning import Planner, Search
 from acid.report import SheetRow, sheet
 from acid.types import Plan
-
-DEFAULT_LAMBDA = "lambda"  # in the metadata of a shipped verifier
 
 
 @dataclass(frozen=True)
@@ -31,11 +29,6 @@ class Shown:
     start: np.ndarray
     goal: np.ndarray
     success: bool
-
-
-def chosen_lambda(cell: Cell) -> float:
-    """The λ that was chosen for a cell, on episodes that are not reported."""
-    return float(checkpoint.load(cell.root / "verifier").metadata.get(DEFAULT_LAMBDA, 0.07))
 
 
 def execute_first_plan(task: tasks.Task, cell: Cell, plans: Planner, instance: Instance, seed: int) -> Shown:
@@ -90,7 +83,7 @@ def plan_one(
 ) -> str:
     """Plan one held-out problem; returns what to print."""
     cell = Cell(task_name, model, folder)
-    lam = chosen_lambda(cell) if lam is None else lam
+    lam = cell.chosen_lambda() if lam is None else lam
     instance = load_instances(cell.instances_file("test"), Protocol(episodes=problem + 1), task_name)[problem]
     task = tasks.make(task_name, size=cell.world_model().config.encoder.image_size)
     shown = execute_first_plan(task, cell, planner(cell, "acid", search, lam), instance, seed)

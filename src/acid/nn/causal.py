@@ -14,6 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from acid.nn.attention import attend_few
+
 
 @dataclass(frozen=True)
 class CausalConfig:
@@ -63,22 +65,10 @@ class _Attention(nn.Module):
         alone = 1 if first == 0 else 0  # the very first frame sees only itself: its query does not matter
         queries = F.linear(x[len(x) - wanted + alone :], weight_q).unflatten(-1, (self.heads, -1))
         mixed = [memory.values[0]] * alone + [
-            _attend(query, memory.keys[: first + alone + i + 1], memory.values) for i, query in enumerate(queries)
+            attend_few(query, memory.keys[:seen], memory.values[:seen])
+            for seen, query in enumerate(queries, first + alone + 1)
         ]
         return torch.stack([self.out(frame.flatten(1)) for frame in mixed])
-
-
-def _attend(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
-    """One token over a handful of frames, all [M, heads, head_width].
-
-    Written out, because with so few keys a fused kernel spends its time on preparation.
-    """
-    scores = torch.stack([(query * key).sum(-1) for key in keys]) * query.shape[-1] ** -0.5
-    weights = scores.softmax(0).unsqueeze(-1)
-    mixed = weights[0] * values[0]
-    for weight, value in zip(weights[1:], values[1:], strict=False):
-        mixed = mixed.addcmul_(weight, value)
-    return mixed
 
 
 class _Block(nn.Module):

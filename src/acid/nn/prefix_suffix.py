@@ -7,7 +7,7 @@ sequence never has to be built.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, cast
 
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from acid.errors import ShapeError
+from acid.nn.attention import FEW, attend_few
 
 
 @dataclass(frozen=True)
@@ -72,10 +73,9 @@ class Block(nn.Module):
         key, value = F.linear(self.attention_norm(tokens), weight).chunk(2, dim=-1)
         return KeyValue(self._split_heads(key), self._split_heads(value))
 
-    def finish(self, tokens: Tensor, query: Tensor, seen: KeyValue) -> Tensor:
+    def finish(self, tokens: Tensor, query: Tensor, *seen: KeyValue) -> Tensor:
         """Tokens [B, T, W] after attending to all that is seen and after the MLP."""
-        attended = F.scaled_dot_product_attention(query, seen.key, seen.value)
-        tokens = tokens + self.attention_out(attended.transpose(1, 2).flatten(2))
+        tokens = tokens + self.attention_out(_attend(query, seen).transpose(1, 2).flatten(2))
         return tokens + self.mlp(self.mlp_norm(tokens))
 
     def _split_heads(self, projected: Tensor) -> Tensor:
@@ -115,14 +115,24 @@ class PrefixSuffixTransformer(nn.Module):
         """
         for block, seen in zip(self.blocks, memory, strict=True):
             query, own = block.project(suffix)
-            rows = seen.key.shape[0]
-            joint = (torch.cat([s, o.expand(rows, -1, -1, -1)], dim=2) for s, o in zip(seen, own, strict=True))
-            suffix = block.finish(suffix, query.expand(rows, -1, -1, -1), KeyValue(*joint))
+            suffix = block.finish(suffix, query, seen, own)
         return self.norm(suffix)
 
     def forward(self, prefix: Tensor, suffix: Tensor) -> Tensor:
         """Prefix [B, T, W] and suffix [B, S, W] to the suffix's outputs [B, S, W]."""
         return self.answer(suffix, self.remember(prefix))
+
+
+def _attend(query: Tensor, seen: Sequence[KeyValue]) -> Tensor:
+    """Queries [B, heads, T, W/heads] over all that is seen; any of them may be one row [1, ...] that serves every B."""
+    if query.device.type == "cpu" and sum(part.key.shape[2] for part in seen) <= FEW:
+        keys, values = ([one for part in parts for one in part.split(1, dim=2)] for parts in zip(*seen, strict=True))
+        return attend_few(query, keys, values)
+    rows = max(part.key.shape[0] for part in seen)
+    keys, values = (
+        torch.cat([part.expand(rows, -1, -1, -1) for part in parts], dim=2) for parts in zip(*seen, strict=True)
+    )
+    return F.scaled_dot_product_attention(query.expand(rows, -1, -1, -1), keys, values)
 
 
 def _initialise(module: nn.Module) -> None:

@@ -1,0 +1,25 @@
+"""Attention over a handful of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+FEW = 6  # keys up to which it is faster on a CPU to write attention out than to call a fused kernel
+
+
+def attend_few(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
+    """Queries [..., width] over a short list of keys and values that broadcast against them, to [..., width].
+
+    Written out, because with so few keys a fused kernel spends its time on preparation.
+    """
+    if len(keys) == 1:
+        return values[0].expand(torch.broadcast_shapes(query.shape, values[0].shape))
+    scores = torch.stack([(query * key).sum(-1) for key in keys]) * query.shape[-1] ** -0.5
+    weights = scores.softmax(0).unsqueeze(-1)
+    mixed = weights[0] * values[0]
+    for weight, value in zip(weights[1:], values[1:], strict=True):
+        mixed = mixed.addcmul_(weight, value)
+    return mixed
