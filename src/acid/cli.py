@@ -221,6 +221,8 @@ class Results:
     metric: str | None = None
     """Another column of the rows, e.g. final_error."""
     json: bool = False
+    figures: Path | None = None
+    """Also draw success against budget and the λ sweeps into this folder."""
 
     def run(self) -> None:
         from acid.evaluation import summarise, table
@@ -230,6 +232,11 @@ class Results:
             print(json.dumps([summary.as_dict() for summary in summaries], indent=2, ensure_ascii=False))
         else:
             print(table(summaries))
+        if self.figures:
+            from acid.experiments import figures
+
+            for path in figures.draw(summaries, self.figures):
+                print(f"wrote {path}", file=sys.stderr)
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def halves_of():
 def test_other_protocols_and_missing_files_are_refused(cell, tmp_path):
     with pytest.raises(DataError, match="drawn with seed 0, not 3"):
         load_instances(cell.instances_file("test"), Protocol(seed=3, episodes=1), "reacher")
-    with pytest.raises(DataError, match="holds 240 instances, 9999 were asked for"):
+    with pytest.raises(DataError, match="holds 480 instances, 9999 were asked for"):
         load_instances(cell.instances_file("test"), Protocol(episodes=9999), "reacher")
     with pytest.raises(DataError, match="no instances at"):
         load_instances(tmp_path / "none", Protocol(), "reacher")

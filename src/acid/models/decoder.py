@@ -39,7 +39,7 @@ def paper(latent_size: int) -> DecoderConfig:
 
 def lite(latent_size: int) -> DecoderConfig:
     """8 × 8 patches of 8 pixels."""
-    return DecoderConfig(latent_size, image_size=64, patch=8, width=96, depth=2, heads=4, mlp_width=288)
+    return DecoderConfig(latent_size, image_size=64, patch=8, width=128, depth=2, heads=4, mlp_width=512)
 
 
 PRESETS = {"paper": paper, "lite": lite}
@@ -55,7 +55,9 @@ class Decoder(nn.Module):
         self.config = config
         self.side = config.image_size // config.patch
         self.memory = nn.Linear(config.latent_size, config.width)
-        self.queries = nn.Parameter(torch.randn(1, self.side**2, config.width) * 0.02)
+        self.queries = nn.Parameter(
+            torch.randn(1, self.side**2, config.width)
+        )  # large: the memory token is the same for all
         layer = nn.TransformerDecoderLayer(
             config.width,
             config.heads,

@@ -17,8 +17,8 @@ def attend_few(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) 
     """
     if len(keys) == 1:
         return values[0].expand(torch.broadcast_shapes(query.shape, values[0].shape))
-    scores = torch.stack([(query * key).sum(-1) for key in keys]) * query.shape[-1] ** -0.5
-    weights = scores.softmax(0).unsqueeze(-1)
+    scores = torch.stack(torch.broadcast_tensors(*((query * key).sum(-1) for key in keys)))
+    weights = (scores * query.shape[-1] ** -0.5).softmax(0).unsqueeze(-1)
     mixed = weights[0] * values[0]
     for weight, value in zip(weights[1:], values[1:], strict=True):
         mixed = mixed.addcmul_(weight, value)
