@@ -47,7 +47,7 @@ def test_round_trip_and_bad_folders(tmp_path):
     made = Decoder(decoder.lite(8)).eval()
     made.save(tmp_path, {})
     latent = torch.randn(1, 8)
-    torch.testing.assert_close(Decoder.load(tmp_path)(latent), made(latent).detach())
+    torch.testing.assert_close(Decoder.load(tmp_path)(latent), made(latent).detach(), atol=0.02, rtol=0.02)  # 16 bits
     with pytest.raises(CheckpointError, match="no checkpoint folder"):
         Decoder.load(tmp_path / "nowhere")
     with pytest.raises(ShapeError, match="not a multiple of the patch"):

@@ -22,7 +22,7 @@ class DecoderRecipe:
     preset: str = "lite"
     loop: LoopConfig = field(
         default_factory=lambda: LoopConfig(
-            steps=3_000, batch_size=32, learning_rate=2e-3, weight_decay=1e-4, warmup=0.05
+            steps=2_500, batch_size=64, learning_rate=1e-3, weight_decay=1e-4, warmup=0.05
         )
     )
 
