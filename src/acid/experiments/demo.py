@@ -47,7 +47,7 @@ def run(
             table(summarise(rows)),
             "",
             f"{episodes} held-out problems, the same for every row; {name}, λ = {lam:g}, chosen on other episodes.",
-            "Look at:",
+            "Look at (problems on which the two differ come first):",
             *(f"  {path}" for path in pictures),
         ]
     )

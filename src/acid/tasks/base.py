@@ -65,10 +65,6 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
         """The part of a state that the success test compares."""
         raise NotImplementedError
 
-    def probe_targets(self, states: np.ndarray) -> np.ndarray:
-        """States [M, S] to what a good latent should hold, [M, F], for linear probes."""
-        raise NotImplementedError
-
     def error(self, state: np.ndarray, goal_state: np.ndarray) -> float:
         """Distance to the goal in the task's own unit; success is this below a threshold."""
         raise NotImplementedError

@@ -38,11 +38,6 @@ class Reacher(MujocoTask):
     def pose(self, state: np.ndarray) -> np.ndarray:
         return state[_QPOS]
 
-    def probe_targets(self, states: np.ndarray) -> np.ndarray:
-        """Sine and cosine of both joint angles."""
-        angles = states[:, _QPOS]
-        return np.concatenate([np.sin(angles), np.cos(angles)], 1)
-
     def error(self, state: np.ndarray, goal_state: np.ndarray) -> float:
         """The larger of the two joint errors in rad. Whole turns of the shoulder look alike and count as equal."""
         difference = self.pose(state) - self.pose(goal_state)
