@@ -235,7 +235,7 @@ class Results:
         if self.figures:
             from acid.experiments import figures
 
-            for path in figures.draw(summaries, self.figures):
+            for path in figures.draw(self.results, self.figures):
                 print(f"wrote {path}", file=sys.stderr)
 
 

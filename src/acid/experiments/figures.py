@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from acid.evaluation import Summary
+from acid.evaluation import Summary, choose_lambda, summarise
 from acid.evaluation.conditions import BASELINES
 from acid.evaluation.results import search_budget
-from acid.experiments.cell import Cell
 from acid.report import Measured, lambda_sweep, success_against_budget
 
 
-def draw(summaries: Sequence[Summary], out: Path) -> list[Path]:
+def draw(results: Path, out: Path) -> list[Path]:
     """One figure of success against budget per cell, and one of the λ sweep per cell and search."""
+    chosen_on = summarise(results, split="select")
     paths = []
-    for (task, model), found in groupby(sorted(summaries, key=_cell), key=_cell):
+    for (task, model), found in groupby(sorted(summarise(results), key=_cell), key=_cell):
         cell = list(found)
-        paths.append(_draw_budgets(cell, Cell(task, model).chosen_lambda(), out / f"{task}-{model}-budget.png"))
+        lambdas = {name: choose_lambda(chosen_on, task, model, name) for name in ("acid", "control")}
+        paths.append(_draw_budgets(cell, lambdas, out / f"{task}-{model}-budget.png"))
         for search in sorted({s.search for s in cell if s.condition == "acid"}, key=search_budget):
             paths.append(_draw_sweep(cell, search, out / f"{task}-{model}-{search}-lambda.png"))
     return paths
@@ -32,15 +33,15 @@ def _measured(summary: Summary) -> Measured:
     return Measured(summary.mean, summary.low, summary.high)
 
 
-def _draw_budgets(cell: Sequence[Summary], lam: float, path: Path) -> Path:
-    """Candidates per iteration along the axis; ACID and the control at the λ that was chosen elsewhere."""
+def _draw_budgets(cell: Sequence[Summary], lambdas: dict[str, float], path: Path) -> Path:
+    """Candidates per iteration along the axis; ACID and the control each at the λ chosen for it on other episodes."""
     planners: dict[str, dict[int, Measured]] = {}
     for s in cell:
-        if s.condition not in BASELINES and s.lam in (None, lam):
+        if s.condition not in BASELINES and s.lam == lambdas.get(s.condition):
             planners.setdefault(s.condition, {})[_samples(s.search)] = _measured(s)
     baselines = {s.condition: _measured(s) for s in cell if s.condition in BASELINES}
-    title = f"{cell[0].task}, {cell[0].model}, λ = {lam:g}, n = {cell[0].n}"
-    success_against_budget(path, planners, baselines=baselines, title=title)
+    told = ", ".join(f"{name} λ = {lam:g}" for name, lam in lambdas.items())
+    success_against_budget(path, planners, baselines=baselines, title=f"{cell[0].task}, {cell[0].model}: {told}")
     return path
 
 
