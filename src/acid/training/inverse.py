@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from acid.errors import look_up
 from acid.loop import Progress
 from acid.training.latents import LatentDataset
 from acid.verifier import LITE, LITE_FIT, PAPER, PAPER_FIT, FitConfig, Policy, TransformerSize, Verifier
 
+Fitted = TypeVar("Fitted", Verifier, Policy)
 POLICY_HORIZON = 5  # blocks, as far as the planner looks
 
 
@@ -36,32 +39,25 @@ def train_verifier(
     dataset: LatentDataset, out: Path, recipe: InverseRecipe, *, progress: Progress | None = None
 ) -> Verifier:
     """The inverse dynamics of one model step, at every offset of the frames."""
-    clock = time.process_time()
-    verifier = Verifier.fit(
-        dataset.latents,
-        dataset.actions,
-        dataset.ids,
-        stride=dataset.frameskip,
-        size=recipe.size,
-        training=recipe.fit,
-        scaler=dataset.model.scaler,
-        folder=out / "run",
-        progress=progress,
-    )
-    verifier.save(out, metadata=_metadata(dataset, recipe, clock))
-    return verifier
+    return _train(Verifier.fit, dataset, out, recipe, progress)
 
 
 def train_policy(
     dataset: LatentDataset, out: Path, recipe: InverseRecipe, *, progress: Progress | None = None
 ) -> Policy:
     """From here and the goal, 1 to POLICY_HORIZON blocks away, to the next block."""
+    return _train(partial(Policy.fit, horizon=POLICY_HORIZON), dataset, out, recipe, progress)
+
+
+def _train(
+    fit: Callable[..., Fitted], dataset: LatentDataset, out: Path, recipe: InverseRecipe, progress: Progress | None
+) -> Fitted:
+    """Fit and save; an interrupted run continues from `out`/run."""
     clock = time.process_time()
-    policy = Policy.fit(
+    fitted = fit(
         dataset.latents,
         dataset.actions,
         dataset.ids,
-        horizon=POLICY_HORIZON,
         stride=dataset.frameskip,
         size=recipe.size,
         training=recipe.fit,
@@ -69,13 +65,10 @@ def train_policy(
         folder=out / "run",
         progress=progress,
     )
-    policy.save(out, metadata=_metadata(dataset, recipe, clock))
-    return policy
-
-
-def _metadata(dataset: LatentDataset, recipe: InverseRecipe, clock: float) -> dict[str, Any]:
-    return {
+    metadata = {
         "recipe": asdict(recipe),
         "data": dataset.episodes.attributes,
         "cpu_seconds": round(time.process_time() - clock),
     }
+    fitted.save(out, metadata=metadata)
+    return fitted
