@@ -20,7 +20,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from acid.errors import AcidError, CheckpointError, did_you_mean
+from acid.errors import AcidError, CheckpointError, did_you_mean, some
 from acid.types import ActionScaler
 
 C = TypeVar("C")
@@ -112,7 +112,7 @@ def load_state(module: nn.Module, checkpoint: Checkpoint) -> None:
         ("have the unexpected", sorted(name for name in found if name not in wanted)),
         ("differ in shape at", [f"{n} {list(found[n].shape)} instead of {list(wanted[n].shape)}" for n in wrong]),
     ]
-    told = [f"{verb} {_some(names)}" for verb, names in problems if names]
+    told = [f"{verb} {some(names)}" for verb, names in problems if names]
     if told:
         raise CheckpointError(
             f"the weights of this {checkpoint.kind!r} checkpoint do not fit {type(module).__name__}: "
@@ -140,7 +140,7 @@ def _build(cls: Any, mapping: Any, where: str) -> Any:
             raise CheckpointError(f"{where} has no setting {name!r}{did_you_mean(name, fields)}")
     absent = [name for name, field in fields.items() if name not in mapping and _is_required(field)]
     if absent:
-        raise CheckpointError(f"{where} lacks the setting {_some(absent)}")
+        raise CheckpointError(f"{where} lacks the setting {some(absent)}")
     hints = get_type_hints(cls)
     return cls(**{name: _convert(hints[name], value, f"{where}.{name}") for name, value in mapping.items()})
 
@@ -195,7 +195,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path} is not valid JSON ({error}); fetch or train the checkpoint again") from error
     absent = [name for name in _ENTRIES if not isinstance(content, dict) or name not in content]
     if absent:
-        raise CheckpointError(f"{path} lacks {_some(absent)}, so this is not a checkpoint of ours")
+        raise CheckpointError(f"{path} lacks {some(absent)}, so this is not a checkpoint of ours")
     for name in ("config", "metadata"):
         if not isinstance(content[name], dict):
             raise CheckpointError(f"{path} must hold an object under {name!r}, got {content[name]!r}")
@@ -247,9 +247,3 @@ def _digest(path: Path) -> str:
 def _flush(path: Path) -> None:
     with path.open("rb") as file:
         os.fsync(file.fileno())
-
-
-def _some(names: list[str]) -> str:
-    """The first three names, and how many more there are."""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more

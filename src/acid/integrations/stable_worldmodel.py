@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from acid.errors import CheckpointError
+from acid.errors import CheckpointError, some
 from acid.models import JepaConfig, JepaWorldModel
 from acid.nn.encoders import ViTConfig
 from acid.types import ActionScaler
@@ -78,7 +78,7 @@ def from_peer_state(state: Mapping[str, Tensor], config: JepaConfig) -> dict[str
         result[ours] = torch.cat(parts) if len(parts) > 1 else parts[0]
         if result[ours].shape != wanted[ours]:
             raise CheckpointError(
-                f"stable-worldmodel's {_some(theirs)} gives {ours} the shape {list(result[ours].shape)}, "
+                f"stable-worldmodel's {some(theirs)} gives {ours} the shape {list(result[ours].shape)}, "
                 f"the configuration needs {list(wanted[ours])}"
             )
     return result
@@ -155,7 +155,7 @@ def _spelling_of(state: Mapping[str, Tensor]) -> Transformers:
 def _check_names(wanted: set[str], state: Mapping[str, Tensor]) -> None:
     missing = sorted(wanted - state.keys())
     unknown = sorted(name for name in state.keys() - wanted if not name.startswith(_UNUSED))
-    told = [f"{verb} {_some(names)}" for verb, names in (("lacks", missing), ("has the unknown", unknown)) if names]
+    told = [f"{verb} {some(names)}" for verb, names in (("lacks", missing), ("has the unknown", unknown)) if names]
     if told:
         raise CheckpointError(f"this is not a Le-WM of that configuration: its state {' and '.join(told)}")
 
@@ -165,9 +165,3 @@ def _shapes(config: JepaConfig) -> dict[str, torch.Size]:
     with torch.device("meta"):  # shapes only, no memory
         model = JepaWorldModel(config, ActionScaler((0.0,) * size, (1.0,) * size))
     return {name: tensor.shape for name, tensor in model.state_dict().items()}
-
-
-def _some(names: list[str] | tuple[str, ...]) -> str:
-    """The first three names, and how many more there are."""
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more

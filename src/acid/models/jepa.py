@@ -34,12 +34,12 @@ class JepaConfig:
 
 
 def paper(action_size: int) -> JepaConfig:
-    """The published sizes, ≈15 M parameters."""
+    """The published sizes, 18.0 M parameters."""
     return JepaConfig(action_size)
 
 
 def lite(action_size: int) -> JepaConfig:
-    """64-px images, ≈1.5 M parameters: trains on one CPU core in well under an hour.
+    """64-px images, 1.8 M parameters: trains on one CPU core in well under an hour.
 
     The history covers the whole planning horizon, so that a rollout never has to recompute its window.
     """
