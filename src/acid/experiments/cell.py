@@ -38,13 +38,12 @@ from acid.verifier import Policy, Verifier
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 HORIZON = 5  # blocks, all executed before replanning
-PARTS = ("model", "verifier", "policy", "decoder")
 CHOICE = "lambda.json"
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Where a cell's checkpoints are: `folder` has a subfolder for each of PARTS. The default is what we ship."""
+    """Where a cell's checkpoints are: subfolders model, verifier, policy and decoder. The default is what we ship."""
 
     task: str = "reacher"
     model: str = "lewm"
