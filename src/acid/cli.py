@@ -131,9 +131,9 @@ class Train:
     def _train_model(self, data: Path, out: Path) -> None:
         from acid.training import world_model
 
-        recipe = world_model.recipe(self.scale, steps=self.steps, seed=self.seed)
+        recipe = world_model.recipe(self.model, self.scale, steps=self.steps, seed=self.seed)
         with _training_bar(f"train {self.model}", recipe.loop.steps) as progress:
-            world_model.train_world_model(self.model, data, out / "model", recipe, progress=progress)
+            world_model.train_world_model(data, out / "model", recipe, progress=progress)
         _print_json(out / "model", "validation")
 
     def _train_on_latents(self, data: Path, out: Path) -> None:
@@ -188,13 +188,13 @@ class Evaluate:
     def run(self) -> None:
         from acid.evaluation import Protocol
         from acid.experiments.cell import Cell
-        from acid.experiments.evaluate import draw, evaluate, jobs, remember_lambda
+        from acid.experiments.evaluate import draw, evaluate, jobs, remember_lambdas
 
         cell = Cell(self.task, self.model, self.folder)
         protocol = Protocol(seed=self.seed, episodes=self.episodes, split=self.split)
         if self.data:
             drawn = draw(cell, self.data, protocol)
-            print(f"drew {len(drawn)} instances, dropped {drawn.dropped_solved} that were solved at the start")
+            print(f"drew {len(drawn.unsolved)} instances; {drawn.share_solved:.1%} of the draws were solved already")
         work = jobs(
             cell,
             self.conditions,
@@ -209,7 +209,7 @@ class Evaluate:
             evaluate(work, processes=self.processes, progress=progress)
         Results(self.results, split=self.split).run()
         if self.split == "select" and "acid" in self.conditions:
-            print(remember_lambda(cell, self.results))
+            print(remember_lambdas(cell, self.results))
 
 
 @dataclass(frozen=True)
@@ -220,6 +220,8 @@ class Results:
     split: Literal["test", "select"] = "test"
     metric: str | None = None
     """Another column of the rows, e.g. final_error."""
+    starts: Literal["strict", "paper"] = "strict"
+    """Which episodes count: those not solved at the start, or as many of the first draws (as published work does)."""
     json: bool = False
     figures: Path | None = None
     """Also draw success against budget and the λ sweeps into this folder."""
@@ -227,7 +229,7 @@ class Results:
     def run(self) -> None:
         from acid.evaluation import summarise, table
 
-        summaries = summarise(self.results, split=self.split, metric=self.metric)
+        summaries = summarise(self.results, split=self.split, metric=self.metric, starts=self.starts)
         if self.json:
             print(json.dumps([summary.as_dict() for summary in summaries], indent=2, ensure_ascii=False))
         else:

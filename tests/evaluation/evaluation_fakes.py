@@ -62,7 +62,7 @@ class Walker:
 
 
 def instance(start: float, goal: float, number: int = 0) -> Instance:
-    return Instance(f"i{number}", number, 0, np.array([float(start)]), np.array([float(goal)]), 0, 25)
+    return Instance(f"i{number}", number, 0, np.array([float(start)]), np.array([float(goal)]), 0, 25, number)
 
 
 def fake_episodes(count: int, length: int, step: float = 1.0):

@@ -5,7 +5,7 @@ import pytest
 from evaluation_fakes import Line, fake_episodes
 
 from acid.errors import AcidError, DataError
-from acid.evaluation.protocol import Protocol, draw_instances, halves
+from acid.evaluation.protocol import Instances, Protocol, draw_instances, halves
 
 HELD_OUT = list(range(3, 23))
 
@@ -32,8 +32,21 @@ def test_the_draw_is_a_function_of_task_and_seed_alone():
     assert len(set(ids)) == len(ids)
 
 
-def test_fewer_instances_are_a_prefix_of_more():
+class MostlySolved(Line):
+    def success(self, state, goal_state):
+        return state[0] % 3 != 0
+
+
+def draw_mostly_solved(episodes):
+    protocol = Protocol(goal_offset=5, episodes=episodes)
+    return draw_instances(fake_episodes(30, 20), HELD_OUT, MostlySolved(), protocol)
+
+
+def test_fewer_instances_are_among_more():
     assert [i.id for i in draw(episodes=12)] == [i.id for i in draw(episodes=30)][:12]
+    few, many = draw_mostly_solved(8), draw_mostly_solved(20)
+    assert {i.id for i in few} < {i.id for i in many}
+    assert [i.id for i in Instances.among(many, 8)] == [i.id for i in few]
 
 
 def test_every_episode_is_used_before_any_is_used_twice():
@@ -54,16 +67,13 @@ def test_halves_do_not_depend_on_the_order_of_ids():
     assert halves(HELD_OUT, "line") == halves(HELD_OUT[::-1], "line")
 
 
-def test_solved_starts_are_dropped_and_counted():
-    class MostlySolved(Line):
-        def success(self, state, goal_state):
-            return state[0] % 3 != 0
-
-    episodes = fake_episodes(30, 20)
-    instances = draw_instances(episodes, HELD_OUT, MostlySolved(), Protocol(goal_offset=5, episodes=20))
-    assert len(instances) == 20
-    assert all(instance.start_state[0] % 3 == 0 for instance in instances)
-    assert instances.dropped_solved > 0
+def test_one_draw_serves_the_strict_protocol_and_the_papers():
+    instances = draw_mostly_solved(20)
+    assert len(instances.unsolved) == 20
+    assert all(i.solved == (i.start_state[0] % 3 != 0) for i in instances)
+    assert [i.draw for i in instances if i.draw < 20] == list(range(20))  # the paper's: every one of the first 20
+    assert not any(i.solved for i in instances if i.draw >= 20)  # beyond them solved starts serve nobody
+    assert 0.4 < instances.share_solved < 0.9
 
 
 def test_ids_tell_different_data_apart():

@@ -13,9 +13,22 @@ BIG, SMALL = "cem-n300-j30-k30", "cem-n30-j30-k3"
 SAME = {"checkpoints": {"model": "aaa"}, "goal_offset": 25, "budget": 50}
 
 
-def write(folder, name, successes, *, search="-", lam=None, split="test", errors=None, first=0, **changes):
+def write(
+    folder,
+    name,
+    successes,
+    *,
+    search="-",
+    lam=None,
+    split="test",
+    errors=None,
+    first=0,
+    solved=(),
+    task="line",
+    **changes,
+):
     """One condition's file: instance i succeeded where successes[i]."""
-    condition = Condition("line", "m", name, search, lam)
+    condition = Condition(task, "m", name, search, lam)
     same = SAME | changes
     errors = errors if errors is not None else [1.0 - s for s in successes]
     rows = [
@@ -24,6 +37,8 @@ def write(folder, name, successes, *, search="-", lam=None, split="test", errors
             "split": split,
             "seed": 0,
             "instance": f"i{first + i}",
+            "draw": first + i,
+            "solved_at_start": first + i in solved,
             "success": bool(success),
             "final_error": float(error),
             "plan_seconds": 2.0,
@@ -118,9 +133,9 @@ def test_lambda_is_chosen_on_select_and_ties_go_to_the_smaller_error(tmp_path):
     write(tmp_path, "acid", [1, 1, 0], search=BIG, lam=0.07, split="select", errors=[0, 0, 5])
     write(tmp_path, "acid", [0, 1, 1], search=BIG, lam=0.2, split="select", errors=[3, 0, 0])
     write(tmp_path, "acid", [1, 1, 1], search=BIG, lam=1.0, split="test")
-    assert choose_lambda(summarise(tmp_path, split=None), "line", "m", "acid") == 0.2
+    assert choose_lambda(summarise(tmp_path, split=None), "m") == 0.2
     with pytest.raises(DataError, match="control"):
-        choose_lambda(summarise(tmp_path, split=None), "line", "m", "control")
+        choose_lambda(summarise(tmp_path, split=None), "m", "control", task="line")
 
 
 def test_one_lambda_serves_all_searches_unless_one_is_named(tmp_path):
@@ -133,9 +148,9 @@ def test_one_lambda_serves_all_searches_unless_one_is_named(tmp_path):
     ]:
         write(tmp_path, "acid", successes, search=search, lam=lam, split="select")
     summaries = summarise(tmp_path, split="select")
-    assert choose_lambda(summaries, "line", "m") == 0.5
-    assert choose_lambda(summaries, "line", "m", search=BIG) == 0.1
-    assert choose_lambda(summaries, "line", "m", search=SMALL) == 1.0
+    assert choose_lambda(summaries, "m") == 0.5
+    assert choose_lambda(summaries, "m", task="line", search=BIG) == 0.1
+    assert choose_lambda(summaries, "m", task="line", search=SMALL) == 1.0
 
 
 def test_the_table_is_aligned_and_complete(tmp_path):
@@ -160,3 +175,26 @@ def test_search_budgets_are_read_from_names():
     assert search_budget(BIG) == 9000
     assert search_budget("shooting-n9000") == 9000
     assert search_budget("-") == 0
+
+
+def test_one_run_answers_to_the_strict_and_to_the_papers_protocol(tmp_path):
+    solved = {1, 2}  # two of the first draws; six strict episodes were asked for, so draws 6 and 7 are strict ones
+    write(tmp_path, "original", [0, 1, 1, 0, 1, 0, 0, 0], search=BIG, solved=solved)
+    write(tmp_path, "acid", [1, 1, 0, 1, 1, 1, 0, 1], search=BIG, lam=0.1, solved=solved)
+    strict, paper = (
+        {s.condition: (s.n, round(s.mean, 6), s.starts) for s in summarise(tmp_path, starts=starts)}
+        for starts in ("strict", "paper")
+    )
+    assert strict == {"original": (6, round(1 / 6, 6), "strict"), "acid": (6, round(5 / 6, 6), "strict")}
+    assert paper == {"original": (6, round(3 / 6, 6), "paper"), "acid": (6, round(5 / 6, 6), "paper")}
+
+
+def test_one_lambda_serves_all_tasks_of_a_world_model(tmp_path):
+    for task, better in (("line", 0.1), ("plane", 0.5)):
+        for lam in (0.1, 0.3, 0.5):
+            wins = 9 if lam == better else 7 if lam == 0.3 else 2
+            write(tmp_path, "acid", [k < wins for k in range(10)], search=BIG, lam=lam, split="select", task=task)
+    write(tmp_path, "acid", [1] * 10, search=BIG, lam=0.7, split="select")  # perfect, but tried on one task only
+    summaries = summarise(tmp_path, split="select")
+    assert choose_lambda(summaries, "m") == 0.3
+    assert choose_lambda(summaries, "m", task="plane") == 0.5

@@ -122,6 +122,8 @@ def test_rows_say_what_is_needed_to_believe_them(tmp_path):
             "instance": "i0",
             "episode": 0,
             "start_step": 0,
+            "draw": 0,
+            "solved_at_start": False,
             "success": True,
             "steps": 3,
             "initial_error": 3.0,

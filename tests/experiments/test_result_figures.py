@@ -14,7 +14,10 @@ def write(folder, split, condition, search, lam, wins):
     path = folder / "toy" / "wm" / split / f"{condition}_{search}_{lam}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     row = SHARED | {"split": split, "condition": condition, "search": search, "lambda": lam}
-    lines = [json.dumps(row | {"instance": f"{split}{k}", "success": k < wins}) + "\n" for k in range(10)]
+    lines = [
+        json.dumps(row | {"instance": f"{split}{k}", "draw": k, "solved_at_start": False, "success": k < wins}) + "\n"
+        for k in range(10)
+    ]
     path.write_text("".join(lines))
 
 

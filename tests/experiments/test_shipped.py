@@ -46,12 +46,12 @@ def test_the_decoder_draws_what_the_encoder_saw(cell):
     assert error < 0.6 * mean_picture
 
 
-def test_instances_are_unsolved_disjoint_and_from_other_episodes(cell):
+def test_instances_know_whether_they_are_solved_and_splits_are_disjoint(cell):
     task = tasks.make("reacher")
     found = {s: load_instances(cell.instances_file(s), Protocol(episodes=200, split=s), "reacher") for s in halves_of()}
     for instances in found.values():
-        assert len({i.id for i in instances}) == 200
-        assert not any(task.success(i.start_state, i.goal_state) for i in instances)
+        assert len({i.id for i in instances.unsolved}) == 200
+        assert all(task.success(i.start_state, i.goal_state) == i.solved for i in instances)
     episodes = {s: {i.episode for i in instances} for s, instances in found.items()}
     assert not episodes["select"] & episodes["test"]
 

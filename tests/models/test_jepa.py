@@ -14,14 +14,14 @@ from acid.models import JepaWorldModel
 from acid.types import ActionScaler, WorldModel
 
 SCALER = ActionScaler(mean=(0.5, -1.0), std=(2.0, 3.0), block=5)
-PARAMETERS = {"paper": 18_034_478, "lite": 1_828_848}
+PARAMETERS = {"paper": 18_034_478, "lite": 1_307_312}
 
 
 def make_model(preset: str) -> JepaWorldModel:
     """With modulations that are not zero, so that actions matter."""
     torch.manual_seed(0)
     model = models.build("lewm", preset, SCALER)
-    for block in model.predictor.blocks:
+    for block in model.dynamics[0].predictor.blocks:
         nn.init.normal_(block.modulation.weight, std=0.05)
         nn.init.normal_(block.modulation.bias, std=0.3)
     return model.eval().requires_grad_(False)
@@ -60,7 +60,7 @@ def test_images_are_embedded_one_by_one(lite: JepaWorldModel) -> None:
 def test_the_first_imagined_latent_is_the_prediction(lite: JepaWorldModel) -> None:
     latent = lite.encode(images(lite, 2))
     actions = torch.randn(2, 3, 2, SCALER.size)
-    predicted = lite.predict(latent.repeat_interleave(3, 0), actions[:, :, :1].flatten(0, 1))
+    predicted = lite.dynamics[0](latent.repeat_interleave(3, 0), actions[:, :, :1].flatten(0, 1))
     imagined = lite.rollout(latent, actions)[:, :, 0].flatten(0, 1)
     torch.testing.assert_close(imagined, predicted, rtol=1e-4, atol=1e-5)
 

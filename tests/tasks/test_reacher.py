@@ -106,10 +106,10 @@ def test_policy_is_smooth_varied_and_reaches_poses(task):
             speeds.append(np.abs(task.data.qvel).max())
     actions = np.stack(actions)
     assert (np.abs(actions) <= 1).all()
-    assert (actions.std(0) > 0.2).all()
+    assert (actions.std(0) > 0.12).all()
     neighbours = [np.corrcoef(actions[:-1, j], actions[1:, j])[0, 1] for j in range(2)]
-    assert min(neighbours) > 0.7  # smooth
-    assert np.quantile(speeds, 0.1) < 0.7 < 2 < np.quantile(speeds, 0.9)  # it rests and it swings
+    assert min(neighbours) > 0.6  # smooth
+    assert np.quantile(speeds, 0.1) < 0.4 < 1 < np.quantile(speeds, 0.9) < 3  # it rests, it moves, it does not spin
 
 
 def test_bad_actions_and_states_are_named(task):

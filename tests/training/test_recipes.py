@@ -1,6 +1,7 @@
 """From episodes on disk to checkpoints that plan, with tiny numbers on the real simulator's frames."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,8 +9,9 @@ import torch
 
 from acid import checkpoint, models, tasks
 from acid.data import Episodes, EpisodeWriter, split
-from acid.errors import UnknownNameError
+from acid.errors import AcidError, UnknownNameError
 from acid.loop import LoopConfig
+from acid.models import LeWMConfig, PLDMConfig
 from acid.models.decoder import Decoder
 from acid.planning import CEM, Planner, acid_cost
 from acid.tasks.collect import record_episode
@@ -17,6 +19,7 @@ from acid.training import decoder, inverse, world_model
 from acid.training.latents import action_blocks, load_latents
 from acid.verifier import FitConfig, Policy, TransformerSize, Verifier
 
+LITE = world_model.recipe("lewm", "lite")
 LOOP = LoopConfig(steps=4, batch_size=4, log_every=2, save_every=2)
 
 
@@ -36,8 +39,8 @@ def data(tmp_path_factory):
 def cell(data, tmp_path_factory):
     """A whole cell, trained for a moment."""
     out = tmp_path_factory.mktemp("cell")
-    recipe = replace(world_model.LITE, projections=16, loop=LOOP)
-    world_model.train_world_model("lewm", data, out / "model", recipe)
+    recipe = replace(LITE, objective=LeWMConfig(projections=16), loop=LOOP)
+    world_model.train_world_model(data, out / "model", recipe)
     dataset = load_latents(out / "model", data)
     small = inverse.InverseRecipe(TransformerSize(width=24, depth=1, heads=3), FitConfig(steps=5, batch_size=16))
     inverse.train_verifier(dataset, out / "verifier", small)
@@ -61,7 +64,7 @@ def test_what_was_trained_plans(cell, data):
 
 def test_statistics_come_from_the_training_split_and_travel_with_the_checkpoints(cell, data):
     episodes = Episodes(data)
-    train = split(len(episodes), world_model.LITE.held_out).train
+    train = split(len(episodes), LITE.held_out).train
     actions = np.concatenate([episodes.episode(i, ["action"])["action"] for i in train])
     scaler = models.load(cell / "model").scaler
     np.testing.assert_allclose(scaler.mean, actions.mean(0), rtol=1e-4)
@@ -78,7 +81,7 @@ def test_checkpoints_tell_how_they_were_made(cell):
 
 def test_verifier_and_policy_never_see_held_out_episodes(cell, data):
     dataset = load_latents(cell / "model", data)
-    held_out = split(12, world_model.LITE.held_out).held_out
+    held_out = split(12, LITE.held_out).held_out
     assert not set(dataset.ids.tolist()) & set(held_out.tolist())
 
 
@@ -91,8 +94,31 @@ def test_action_blocks_stay_inside_the_episode(data):
     assert not np.isnan(blocks[:-4]).any()
 
 
-@pytest.mark.parametrize("module", [world_model, inverse, decoder])
-def test_recipes_by_name(module):
-    assert set(module.RECIPES) == {"paper", "lite"}
+def test_pldm_trains_with_an_action_head_that_planning_never_sees(data, tmp_path):
+    recipe = replace(world_model.recipe("pldm", "lite"), objective=PLDMConfig(inverse=1.0), loop=LOOP)
+    trained = world_model.train_world_model(data, tmp_path / "model", recipe)
+    stored = checkpoint.load(tmp_path / "model")
+    assert stored.kind == "pldm"
+    assert {"variance", "covariance", "alignment", "inverse"} <= stored.metadata["validation"].keys()
+    loaded = models.load(tmp_path / "model").state_dict()
+    assert loaded.keys() == trained.state_dict().keys()
+    resumed = torch.load(tmp_path / "model" / "run" / "state.pt", weights_only=True)["module"]
+    assert any(name.startswith("objective.head") for name in resumed)
+
+
+def test_an_objective_of_another_model_is_refused(data, tmp_path):
+    with pytest.raises(AcidError, match="objective of 'pldm' is set by a PLDMConfig"):
+        world_model.train_world_model(data, tmp_path, replace(LITE, kind="pldm", loop=LOOP))
+
+
+@pytest.mark.parametrize("named", [partial(world_model.recipe, "lewm"), inverse.recipe, decoder.recipe])
+def test_recipes_by_name(named):
+    assert named("paper") != named("lite", steps=7, seed=3)
     with pytest.raises(UnknownNameError, match="did you mean 'lite'"):
-        module.recipe("light")
+        named("light")
+
+
+def test_world_models_by_name():
+    assert world_model.recipe("pldm", "paper").preset == "paper"
+    with pytest.raises(UnknownNameError, match="did you mean 'lewm'"):
+        world_model.recipe("le-wm", "lite")

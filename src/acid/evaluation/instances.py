@@ -14,7 +14,7 @@ from acid.evaluation.protocol import Instance, Instances, Protocol
 
 def save_instances(path: Path, instances: Instances, protocol: Protocol, task_name: str) -> None:
     """One JSON line about the draw, then one per instance; states as exact decimal floats."""
-    head = {"task": task_name, **asdict(protocol), "dropped_solved": instances.dropped_solved}
+    head = {"task": task_name, **asdict(protocol), "share_solved": round(instances.share_solved, 4)}
     lines = [head] + [
         {
             "id": i.id,
@@ -22,6 +22,8 @@ def save_instances(path: Path, instances: Instances, protocol: Protocol, task_na
             "start_step": i.start_step,
             "start_row": i.start_row,
             "goal_row": i.goal_row,
+            "draw": i.draw,
+            "solved": i.solved,
             "start_state": i.start_state.tolist(),
             "goal_state": i.goal_state.tolist(),
         }
@@ -32,7 +34,7 @@ def save_instances(path: Path, instances: Instances, protocol: Protocol, task_na
 
 
 def load_instances(path: Path, protocol: Protocol, task_name: str) -> Instances:
-    """The first `protocol.episodes` instances of a file that was drawn by this protocol."""
+    """What `protocol.episodes` ask for among the instances of a file that was drawn by this protocol."""
     if not path.is_file():
         raise DataError(f"there are no instances at {path}; pass the dataset to draw them from")
     try:
@@ -43,8 +45,8 @@ def load_instances(path: Path, protocol: Protocol, task_name: str) -> Instances:
     wrong = [n for n in ("task", "goal_offset", "budget", "seed", "split") if head.get(n) != wanted[n]]
     if wrong:
         raise DataError(f"{path} was drawn with {wrong[0]} {head.get(wrong[0])!r}, not {wanted[wrong[0]]!r}")
-    if len(lines) < protocol.episodes:
-        raise DataError(f"{path} holds {len(lines)} instances, {protocol.episodes} were asked for; ask for fewer")
+    if head["episodes"] < protocol.episodes:
+        raise DataError(f"{path} holds {head['episodes']} instances, {protocol.episodes} were asked for; ask for fewer")
     states = ("start_state", "goal_state")
-    items = [Instance(**(line | {n: np.asarray(line[n], np.float64) for n in states})) for line in lines]
-    return Instances(tuple(items[: protocol.episodes]), head["dropped_solved"])
+    drawn = [Instance(**(line | {n: np.asarray(line[n], np.float64) for n in states})) for line in lines]
+    return Instances.among(drawn, protocol.episodes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
@@ -50,14 +50,35 @@ class Instance:
     goal_state: np.ndarray  # [S]
     start_row: int  # where the two frames are in the episode file
     goal_row: int
+    draw: int  # its place in the sequence of draws
+    solved: bool = False  # the start already passes the success test
 
 
 @dataclass(frozen=True, eq=False)
 class Instances(Sequence[Instance]):
-    """The drawn instances and how many draws were dropped because the start already passed the success test."""
+    """What n episodes ask for, in the order of the draws, so that one run answers to two protocols.
+
+    Strict: the first n draws whose start is not solved already. Paper: the first n draws, whatever their start.
+    """
 
     items: tuple[Instance, ...]
-    dropped_solved: int
+
+    @classmethod
+    def among(cls, drawn: Sequence[Instance], episodes: int) -> Instances:
+        """The instances that `episodes` ask for among a longer draw."""
+        strict = [i for i in drawn if not i.solved][:episodes]
+        solved = [i for i in drawn if i.solved and i.draw < episodes]
+        return cls(tuple(sorted(strict + solved, key=lambda i: i.draw)))
+
+    @property
+    def unsolved(self) -> tuple[Instance, ...]:
+        return tuple(i for i in self.items if not i.solved)
+
+    @property
+    def share_solved(self) -> float:
+        """Of the draws up to the last strict instance, as far as the paper's protocol looks."""
+        draws = [i for i in self.items if i.draw < len(self.unsolved)]
+        return sum(i.solved for i in draws) / max(1, len(draws))
 
     def __len__(self) -> int:
         return len(self.items)
@@ -67,26 +88,26 @@ class Instances(Sequence[Instance]):
 
 
 def draw_instances(episodes: Episodes, held_out_ids: Sequence[int], task: Task, protocol: Protocol) -> Instances:
-    """`protocol.episodes` unsolved instances; a smaller number gives a prefix of a larger one."""
+    """`protocol.episodes` instances by either protocol; a smaller number gives a subset of a larger one."""
     ids = [e for e in halves(held_out_ids, task.name)[protocol.split] if episodes.lengths[e] > protocol.goal_offset]
     rng = np.random.default_rng([protocol.seed, _number(task.name), _number(protocol.split)])
-    items: list[Instance] = []
-    dropped = 0
+    drawn: list[Instance] = []
+    missing = protocol.episodes
     for episode, step in _starts({e: int(episodes.lengths[e]) - protocol.goal_offset for e in ids}, rng):
-        if len(items) == protocol.episodes:
+        if missing == 0:
             break
-        instance = _instance(episodes, episode, step, protocol.goal_offset)
-        if task.success(instance.start_state, instance.goal_state):
-            dropped += 1
-        else:
-            items.append(instance)
-    if len(items) < protocol.episodes:
+        instance = _instance(episodes, episode, step, protocol.goal_offset, draw=len(drawn))
+        solved = bool(task.success(instance.start_state, instance.goal_state))
+        drawn.append(replace(instance, solved=solved))
+        missing -= not solved
+    if missing:
+        found = protocol.episodes - missing
         raise DataError(
             f"{protocol.episodes} instances were asked for, but the {len(ids)} held-out {protocol.split!r} episodes "
-            f"longer than {protocol.goal_offset} steps give {len(items)} ({dropped} starts already solved): "
+            f"longer than {protocol.goal_offset} steps give {found} ({len(drawn) - found} starts already solved): "
             "ask for fewer or collect more episodes"
         )
-    return Instances(tuple(items), dropped)
+    return Instances.among(drawn, protocol.episodes)
 
 
 def halves(held_out_ids: Sequence[int], task_name: str) -> dict[str, list[int]]:
@@ -112,7 +133,7 @@ def _starts(counts: dict[int, int], rng: np.random.Generator) -> Iterator[tuple[
         unused = {episode: steps for episode, steps in unused.items() if steps}
 
 
-def _instance(episodes: Episodes, episode: int, step: int, goal_offset: int) -> Instance:
+def _instance(episodes: Episodes, episode: int, step: int, goal_offset: int, draw: int) -> Instance:
     row = int(episodes.offsets[episode]) + step
     start, goal = episodes.read("state", np.array([row, row + goal_offset]))
     digest = hashlib.sha256(np.ascontiguousarray([start, goal], dtype="<f8").tobytes()).hexdigest()[:8]
@@ -124,6 +145,7 @@ def _instance(episodes: Episodes, episode: int, step: int, goal_offset: int) -> 
         goal_state=goal,
         start_row=row,
         goal_row=row + goal_offset,
+        draw=draw,
     )
 
 

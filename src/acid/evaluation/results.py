@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from acid.errors import DataError
 from acid.evaluation.conditions import BASELINES, NO_SEARCH, PLANNERS
 from acid.evaluation.rows import SAME_IN_A_FILE, Row, key, read_rows
 from acid.evaluation.statistics import Interval, Paired, bootstrap_mean, paired, wilson
+
+Starts = Literal["strict", "paper"]
 
 _GROUP = ("task", "model", "condition", "search", "lambda", "split")
 _SAME_BASELINE = ("task", "model", "split")
@@ -30,6 +33,7 @@ class Summary:
     search: str
     lam: float | None  # "lambda" in JSON
     split: str
+    starts: str  # "strict" or "paper": which episodes count
     metric: str
     higher_is_better: bool
     n: int
@@ -50,8 +54,13 @@ class Summary:
         return {("lambda" if name == "lam" else name): value for name, value in asdict(self).items()}
 
 
-def summarise(folder: str | Path, *, split: str | None = "test", metric: str | None = None) -> list[Summary]:
+def summarise(
+    folder: str | Path, *, split: str | None = "test", metric: str | None = None, starts: Starts = "strict"
+) -> list[Summary]:
     """One summary per condition below `folder`, by default of the split that λ was not chosen on.
+
+    `starts` says which episodes count: "strict" those whose start was not solved already, "paper" as many of the first
+    draws whatever their start.
 
     The metric is the task's own unless another column of the rows is named (`final_error`, `imagined_error`, ...);
     conditions without that column are left out.
@@ -61,32 +70,41 @@ def summarise(folder: str | Path, *, split: str | None = "test", metric: str | N
         raise DataError(f"no results: {folder} is not a folder")
     rows = read_rows(sorted(folder.rglob("*.jsonl")))
     groups = _grouped(row for row in rows if split is None or row["split"] == split)
+    groups = {name: kept for name, group in groups.items() if (kept := counted(group, starts))}
     if metric is not None:
         groups = {name: group for name, group in groups.items() if all(_is_number(row.get(metric)) for row in group)}
-    summaries = [_summary(group, _reference(name, groups), metric) for name, group in groups.items()]
+    summaries = [_summary(group, _reference(name, groups), metric, starts) for name, group in groups.items()]
     return sorted(summaries, key=_order)
 
 
 def choose_lambda(
-    summaries: Iterable[Summary], task: str, model: str, condition: str = "acid", *, search: str | None = None
+    summaries: Iterable[Summary],
+    model: str,
+    condition: str = "acid",
+    *,
+    task: str | None = None,
+    search: str | None = None,
 ) -> float:
     """The best λ on the "select" split; ties go to the smaller final error.
 
-    Without `search`, λ is judged by its average over the searches it was tried with, as one λ serves a model.
+    One λ serves a world model: unless a task or a search is named, it is judged by its average over all those it was
+    tried with, and only if it was tried with all of them.
     """
     candidates: dict[float, list[Summary]] = defaultdict(list)
     for s in summaries:
-        wanted = (s.task, s.model, s.condition, s.split) == (task, model, condition, "select")
-        if wanted and s.lam is not None and search in (None, s.search):
+        wanted = (s.model, s.condition, s.split) == (model, condition, "select")
+        if wanted and s.lam is not None and task in (None, s.task) and search in (None, s.search):
             candidates[s.lam].append(s)
     if not candidates:
-        raise DataError(f'no "select" results of {condition} for {task} and {model}: run those first to choose λ')
+        where = f"{model} on {task}" if task else model
+        raise DataError(f'no "select" results of {condition} for {where}: run those first to choose λ')
     tried = max(len(found) for found in candidates.values())
 
     def badness(lam: float) -> tuple[float, float]:
         found = candidates[lam]
         sign = -1 if found[0].higher_is_better else 1
-        return sign * _mean([s.mean for s in found]), _mean([s.final_error for s in found])
+        # errors of different tasks have different units: average their logarithms, i.e. compare ratios
+        return sign * _mean([s.mean for s in found]), _mean([math.log(max(s.final_error or 0, 1e-12)) for s in found])
 
     return min(sorted(lam for lam, found in candidates.items() if len(found) == tried), key=badness)
 
@@ -98,6 +116,12 @@ def search_budget(search: str) -> int:
 
 
 Group = list[dict[str, Any]]
+
+
+def counted(rows: Group, starts: Starts) -> Group:
+    """The rows of one condition that count by a protocol; see `Instances` for what was run."""
+    strict = [row for row in rows if not row["solved_at_start"]]
+    return strict if starts == "strict" else [row for row in rows if row["draw"] < len(strict)]
 
 
 def _grouped(rows: Iterable[dict[str, Any]]) -> dict[tuple[Any, ...], Group]:
@@ -126,13 +150,14 @@ def _reference(name: tuple[Any, ...], groups: Mapping[tuple[Any, ...], Group]) -
     return originals[max(originals, key=lambda s: (search_budget(s), s))] if originals else None
 
 
-def _summary(rows: Group, reference: Group | None, metric: str | None) -> Summary:
+def _summary(rows: Group, reference: Group | None, metric: str | None, starts: Starts) -> Summary:
     first = rows[0]
     name: str = metric or first["metric"]
     interval = _interval(list(_values(rows, name).values()))
     comparison = _comparison(rows, reference, name)
     return Summary(
         **{("lam" if column == "lambda" else column): first[column] for column in _GROUP},
+        starts=starts,
         metric=name,
         higher_is_better=first["higher_is_better"] if name == first["metric"] else name == "success",
         n=interval.n,

@@ -175,6 +175,8 @@ def _outcome(episode: Episode) -> dict[str, Any]:
     return {
         "episode": episode.instance.episode,
         "start_step": episode.instance.start_step,
+        "draw": episode.instance.draw,
+        "solved_at_start": episode.instance.solved,
         "success": episode.success,
         "steps": episode.steps,
         "initial_error": episode.initial_error,

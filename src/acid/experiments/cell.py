@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +38,6 @@ from acid.verifier import Policy, Verifier
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 HORIZON = 5  # blocks, all executed before replanning
-CHOICE = "lambda.json"
 
 
 @dataclass(frozen=True)
@@ -77,18 +76,25 @@ class Cell:
     def decoder(self) -> Decoder:
         return Decoder.load(self.root / "decoder")
 
-    def choose_lambda(self, lam: float, reason: str) -> Path:
-        """Remember which λ to plan with, and why."""
-        path = self.root / CHOICE
-        path.write_text(json.dumps({"lambda": lam, "reason": reason}, indent=2, ensure_ascii=False) + "\n")
-        return path
+    @property
+    def choice_file(self) -> Path:
+        """Where the chosen λ is kept: one for a world model on all tasks, or one in a folder of your own."""
+        return ASSETS / f"lambda-{self.model}.json" if self.folder is None else self.root / "lambda.json"
 
-    def chosen_lambda(self) -> float:
-        """The λ that was chosen for this cell, on episodes that are not reported."""
-        path = self.root / CHOICE
-        if not path.exists():
-            raise AcidError(f"no λ has been chosen for {self.root}: pass one, or run `acid eval --split select` first")
-        return float(json.loads(path.read_text())["lambda"])
+    def choose_lambdas(self, lambdas: Mapping[str, float], reason: str) -> Path:
+        """Remember which λ to plan with under each condition, and why."""
+        content = {**lambdas, "reason": reason}
+        self.choice_file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        return self.choice_file
+
+    def chosen_lambda(self, condition: str = "acid") -> float:
+        """The λ that was chosen for a condition, on episodes that are not reported."""
+        found = json.loads(self.choice_file.read_text()) if self.choice_file.exists() else {}
+        if condition not in found:
+            raise AcidError(
+                f"no λ of {condition} was chosen for {self.root}: pass one, or run `acid eval --split select` first"
+            )
+        return float(found[condition])
 
     def provenance(self, parts: Sequence[str]) -> Provenance:
         return Provenance(checkpoints={part: fingerprint(self.root / part) for part in parts})

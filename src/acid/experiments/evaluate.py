@@ -48,6 +48,15 @@ class Job:
     def file(self) -> Path:
         return self.condition.file(self.results, self.protocol.split)
 
+    @property
+    def instances(self) -> Instances:
+        return load_instances(self.cell.instances_file(self.protocol.split), self.protocol, self.cell.task)
+
+    @property
+    def size(self) -> int:
+        """Episodes to run."""
+        return len(self.instances)
+
 
 def jobs(
     cell: Cell,
@@ -74,25 +83,26 @@ def jobs(
 def evaluate(work: Sequence[Job], *, processes: int = 1, progress: Progress | None = None) -> None:
     """Run the jobs, one thread each; what is already in the result files is not run again."""
     report = progress or (lambda done, total: None)
-    total = sum(job.protocol.episodes for job in work)
+    sizes = [job.size for job in work]
+    total = sum(sizes)
     if processes == 1:
-        _one_after_another(work, total, report)
+        _one_after_another(work, sizes, report)
         return
     with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn")) as pool:
         futures = [pool.submit(run_job, job) for job in work]
         while not all(future.done() for future in futures):
-            report(sum(min(_lines(job.file), job.protocol.episodes) for job in work), total)
+            report(sum(min(_lines(job.file), size) for job, size in zip(work, sizes, strict=True)), total)
             time.sleep(1)
         for future in futures:
             future.result()
     report(total, total)
 
 
-def _one_after_another(work: Sequence[Job], total: int, report: Progress) -> None:
-    before = 0
-    for job in work:
+def _one_after_another(work: Sequence[Job], sizes: Sequence[int], report: Progress) -> None:
+    before, total = 0, sum(sizes)
+    for job, size in zip(work, sizes, strict=True):
         run_job(job, lambda done, _, before=before: report(before + done, total))
-        before += job.protocol.episodes
+        before += size
 
 
 def _lines(path: Path) -> int:
@@ -104,13 +114,12 @@ def run_job(job: Job, progress: Progress | None = None) -> None:
 
     torch.set_num_threads(1)  # candidates fill one core; parallel conditions are worth more than parallel matrices
     who, provenance = agent(job.cell, job.condition, job.search, job.protocol)
-    instances = load_instances(job.cell.instances_file(job.protocol.split), job.protocol, job.cell.task)
     size = job.cell.world_model().config.encoder.image_size
     with RowFile(job.file, same_in_a_file(job.protocol, provenance), fresh=job.fresh) as writer:
         run(
             lambda: tasks.make(job.cell.task, size=size),
             who,
-            instances,
+            job.instances,
             protocol=job.protocol,
             condition=job.condition,
             provenance=provenance,
@@ -131,10 +140,11 @@ def draw(cell: Cell, data: Path, protocol: Protocol) -> Instances:
     return instances
 
 
-def remember_lambda(cell: Cell, results: Path) -> str:
-    """Choose ACID's λ on the "select" episodes and keep it beside the checkpoints; returns what was found."""
-    summaries = summarise(results, split="select")
-    best = choose_lambda(summaries, cell.task, cell.model)
-    tried = [s for s in summaries if (s.task, s.model, s.condition) == (cell.task, cell.model, "acid")]
-    told = "; ".join(f"λ {s.lam:g} {s.search}: {s.mean:.1%} of {s.n}" for s in tried)
-    return f"chose λ = {best:g}, wrote {cell.choose_lambda(best, f'{tried[0].metric} on other episodes: {told}')}"
+def remember_lambdas(cell: Cell, results: Path) -> str:
+    """Choose λ on the "select" episodes of all tasks and keep it beside the checkpoints; returns what was found."""
+    tried = [s for s in summarise(results, split="select") if s.model == cell.model and s.lam is not None]
+    names = sorted({s.condition for s in tried})
+    lambdas = {name: choose_lambda(tried, cell.model, name) for name in names}
+    told = "; ".join(f"{s.task} {s.search} {s.condition} λ {s.lam:g}: {s.mean:.1%} of {s.n}" for s in tried)
+    path = cell.choose_lambdas(lambdas, f"{tried[0].metric} on episodes that are not reported: {told}")
+    return f"chose {', '.join(f'λ = {lam:g} for {name}' for name, lam in lambdas.items())}; wrote {path}"

@@ -18,7 +18,7 @@ def draw(results: Path, out: Path) -> list[Path]:
     paths = []
     for (task, model), found in groupby(sorted(summarise(results), key=_cell), key=_cell):
         cell = list(found)
-        lambdas = {name: choose_lambda(chosen_on, task, model, name) for name in ("acid", "control")}
+        lambdas = {name: choose_lambda(chosen_on, model, name) for name in ("acid", "control")}
         paths.append(_draw_budgets(cell, lambdas, out / f"{task}-{model}-budget.png"))
         for search in sorted({s.search for s in cell if s.condition == "acid"}, key=search_budget):
             paths.append(_draw_sweep(cell, search, out / f"{task}-{model}-{search}-lambda.png"))

@@ -84,7 +84,7 @@ def plan_one(
     """Plan one held-out problem; returns what to print."""
     cell = Cell(task_name, model, folder)
     lam = cell.chosen_lambda() if lam is None else lam
-    instance = load_instances(cell.instances_file("test"), Protocol(episodes=problem + 1), task_name)[problem]
+    instance = load_instances(cell.instances_file("test"), Protocol(episodes=problem + 1), task_name).unsolved[problem]
     task = tasks.make(task_name, size=cell.world_model().config.encoder.image_size)
     shown = execute_first_plan(task, cell, planner(cell, "acid", search, lam), instance, seed)
     task.close()

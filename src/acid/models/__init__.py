@@ -9,19 +9,30 @@ from typing import Any
 import torch
 
 from acid import checkpoint
-from acid.errors import CheckpointError, look_up
+from acid.errors import AcidError, CheckpointError, look_up
 from acid.models.jepa import PRESETS as JEPA_PRESETS
 from acid.models.jepa import JepaConfig, JepaWorldModel
-from acid.models.lewm import LeWMObjective
+from acid.models.lewm import LeWMConfig, LeWMObjective
+from acid.models.pldm import PLDMConfig, PLDMObjective
 from acid.types import ActionScaler
 
-OBJECTIVES = {"lewm": LeWMObjective}
+Objective = LeWMObjective | PLDMObjective
+ObjectiveConfig = LeWMConfig | PLDMConfig
+OBJECTIVES: dict[str, tuple[type, type]] = {"lewm": (LeWMConfig, LeWMObjective), "pldm": (PLDMConfig, PLDMObjective)}
 
 
 def build(kind: str, preset: str, scaler: ActionScaler) -> JepaWorldModel:
     """A fresh world model of a kind in a preset size."""
     look_up(OBJECTIVES, kind, "world model")
     return JepaWorldModel(look_up(JEPA_PRESETS, preset, "preset")(scaler.size), scaler)
+
+
+def objective(kind: str, config: ObjectiveConfig, model: JepaWorldModel) -> Objective:
+    """What a kind of world model is trained to minimise."""
+    wanted, cls = look_up(OBJECTIVES, kind, "world model")
+    if not isinstance(config, wanted):
+        raise AcidError(f"the objective of {kind!r} is set by a {wanted.__name__}, got {config!r}")
+    return cls(config, model)
 
 
 def save(
@@ -53,4 +64,19 @@ def load(folder: str | Path) -> JepaWorldModel:
     return model.eval().requires_grad_(False)
 
 
-__all__ = ["JEPA_PRESETS", "OBJECTIVES", "JepaConfig", "JepaWorldModel", "LeWMObjective", "build", "load", "save"]
+__all__ = [
+    "JEPA_PRESETS",
+    "OBJECTIVES",
+    "JepaConfig",
+    "JepaWorldModel",
+    "LeWMConfig",
+    "LeWMObjective",
+    "Objective",
+    "ObjectiveConfig",
+    "PLDMConfig",
+    "PLDMObjective",
+    "build",
+    "load",
+    "objective",
+    "save",
+]

@@ -5,7 +5,9 @@ Le-WM and PLDM are this network trained with different objectives.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +29,7 @@ class JepaConfig:
     action_width: int = 10  # of the first, linear, action embedding
     encoder: EncoderConfig = field(default_factory=ViTConfig)
     predictor: CausalConfig = field(default_factory=CausalConfig)
+    ensemble: int = 1  # predictors that learn side by side on the same embeddings
 
     @property
     def history(self) -> int:
@@ -39,17 +42,17 @@ def paper(action_size: int) -> JepaConfig:
 
 
 def lite(action_size: int) -> JepaConfig:
-    """64-px images, 1.8 M parameters: trains on one CPU core in well under an hour.
+    """64-px images, 1.3 M parameters: trains on one CPU core in well under an hour.
 
     The history covers the whole planning horizon, so that a rollout never has to recompute its window.
     """
     return JepaConfig(
         action_size,
         latent_size=64,
-        projector_width=512,
+        projector_width=256,
         action_width=32,
         encoder=ConvConfig(),
-        predictor=CausalConfig(frames=5, width=128, depth=3, heads=4, head_width=32, mlp_width=384, dropout=0.0),
+        predictor=CausalConfig(frames=5, width=96, depth=3, heads=3, head_width=32, mlp_width=288, dropout=0.0),
     )
 
 
@@ -70,24 +73,47 @@ class ActionEmbedding(nn.Sequential):
         super().__init__(nn.Linear(size, first), nn.Linear(first, 4 * width), nn.SiLU(), nn.Linear(4 * width, width))
 
 
+class Dynamics(nn.Module):
+    """What follows from an embedding and an action: embeds the action, predicts, projects back."""
+
+    def __init__(self, config: JepaConfig) -> None:
+        super().__init__()
+        width = config.predictor.width
+        self.action_embedding = ActionEmbedding(config.action_size, config.action_width, width)
+        self.predictor = CausalTransformer(config.predictor, config.latent_size)
+        self.projector = Projector(width, config.projector_width, config.latent_size)
+
+    def forward(self, embeddings: Tensor, actions: Tensor) -> Tensor:
+        """Embeddings [M, t, D] and actions [M, t, A] to each one's successor [M, t, D] (teacher forced)."""
+        features = self.predictor(embeddings, self.action_embedding(actions))
+        return self.projector(features.flatten(0, 1)).view_as(embeddings)
+
+    def unroll(self, start: Tensor, actions: Tensor) -> Tensor:
+        """Start [M, D] and actions [M, H, A] to imagined embeddings [M, H, D], each fed back in."""
+        return self.predictor.unroll(start, self.action_embedding(actions), self.projector)
+
+
 class JepaWorldModel(nn.Module):
-    """`encode` and `rollout` for planning, `embed` and `predict` for training. One token per frame (P = 1)."""
+    """`encode` and `rollout` for planning, `embed` and `dynamics` for training. One token per frame (P = 1).
+
+    With an ensemble every predictor imagines by itself; `rollout` is their mean, `disagreement` their variance.
+    """
 
     pixel_mean: Tensor
     pixel_std: Tensor
+    dynamics: Sequence[Dynamics]
 
     def __init__(self, config: JepaConfig, scaler: ActionScaler) -> None:
         super().__init__()
         if scaler.size != config.action_size:
             raise ShapeError(f"the model takes actions of size {config.action_size}, the scaler makes {scaler.size}")
+        if config.ensemble < 1:
+            raise ShapeError(f"an ensemble needs at least 1 predictor, got {config.ensemble}")
         self.config = config
         self.scaler = scaler
-        width = config.predictor.width
         self.encoder = build_encoder(config.encoder)
         self.projector = Projector(config.encoder.width, config.projector_width, config.latent_size)
-        self.action_embedding = ActionEmbedding(config.action_size, config.action_width, width)
-        self.predictor = CausalTransformer(config.predictor, config.latent_size)
-        self.predictor_projector = Projector(width, config.projector_width, config.latent_size)
+        self.dynamics = cast("Sequence[Dynamics]", nn.ModuleList(Dynamics(config) for _ in range(config.ensemble)))
         self.register_buffer("pixel_mean", torch.tensor(IMAGENET_MEAN).view(3, 1, 1) * 255, persistent=False)
         self.register_buffer("pixel_std", torch.tensor(IMAGENET_STD).view(3, 1, 1) * 255, persistent=False)
 
@@ -102,10 +128,10 @@ class JepaWorldModel(nn.Module):
         features = self.encoder((images - self.pixel_mean) / self.pixel_std)
         return self.projector(features).view(*pixels.shape[:-3], -1)
 
-    def predict(self, embeddings: Tensor, actions: Tensor) -> Tensor:
-        """Embeddings [M, t, D] and actions [M, t, A] to each one's successor [M, t, D] (teacher forced)."""
-        features = self.predictor(embeddings, self.action_embedding(actions))
-        return self.predictor_projector(features.flatten(0, 1)).view_as(embeddings)
+    def prediction_error(self, embeddings: Tensor, actions: Tensor) -> Tensor:
+        """Mean squared error of every next embedding, over all predictors: [M, t+1, D], [M, t, A] to a number."""
+        before, after = embeddings[:, :-1], embeddings[:, 1:]
+        return torch.stack([(member(before, actions) - after).square().mean() for member in self.dynamics]).mean()
 
     def encode(self, observation: Tensor) -> Tensor:
         """uint8 pixels [B, S, S, 3] to latents [B, 1, D]."""
@@ -113,10 +139,18 @@ class JepaWorldModel(nn.Module):
 
     def rollout(self, latent: Tensor, actions: Tensor) -> Tensor:
         """Latents [B, 1, D] and actions [B, N, H, A] to imagined latents [B, N, H, 1, D]."""
+        imagined = self._imagine(latent, actions)
+        return imagined[0] if len(imagined) == 1 else torch.stack(imagined).mean(0)
+
+    def disagreement(self, latent: Tensor, actions: Tensor) -> Tensor:
+        """How far the ensemble's imaginations are apart: their variance, mean over channels, [B, N, H]."""
+        return torch.stack(self._imagine(latent, actions)).var(0, correction=0).mean((-1, -2))
+
+    def _imagine(self, latent: Tensor, actions: Tensor) -> list[Tensor]:
+        """Each predictor's imagined latents [B, N, H, 1, D]."""
         problems, candidates, _, size = actions.shape
         if size != self.config.action_size:
             raise ShapeError(f"the model takes actions of size {self.config.action_size}, got {list(actions.shape)}")
         start = latent[:, 0].repeat_interleave(candidates, 0)
-        conditions = self.action_embedding(actions.flatten(0, 1))
-        imagined = self.predictor.unroll(start, conditions, self.predictor_projector)
-        return imagined.view(problems, candidates, -1, 1, latent.shape[-1])
+        shape = (problems, candidates, -1, 1, latent.shape[-1])
+        return [member.unroll(start, actions.flatten(0, 1)).view(shape) for member in self.dynamics]

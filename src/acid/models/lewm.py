@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from torch import Tensor, nn
 
 from acid.models.jepa import JepaWorldModel
 from acid.models.sigreg import SIGReg
 
 
+@dataclass(frozen=True)
+class LeWMConfig:
+    sigreg: float = 0.09  # weight
+    projections: int = 1024
+
+
 class LeWMObjective(nn.Module):
     """Mean squared error of the next embedding (no stop-gradient) plus SIGReg on all embeddings."""
 
-    def __init__(self, *, sigreg_weight: float = 0.09, projections: int = 1024) -> None:
+    def __init__(self, config: LeWMConfig, model: JepaWorldModel) -> None:
         super().__init__()
-        self.sigreg_weight = sigreg_weight
-        self.sigreg = SIGReg(projections)
+        self.config = config
+        self.sigreg = SIGReg(config.projections)
 
     def forward(self, model: JepaWorldModel, pixels: Tensor, actions: Tensor) -> dict[str, Tensor]:
         """Pixels uint8 [B, T+1, S, S, 3], normalised actions [B, T, A]. The entry "loss" is what to minimise."""
         embeddings = model.embed(pixels)
-        predicted = model.predict(embeddings[:, :-1], actions)
-        prediction = (predicted - embeddings[:, 1:]).square().mean()
+        prediction = model.prediction_error(embeddings, actions)
         sigreg = self.sigreg(embeddings.transpose(0, 1))
-        return {"loss": prediction + self.sigreg_weight * sigreg, "prediction": prediction, "sigreg": sigreg}
+        return {"loss": prediction + self.config.sigreg * sigreg, "prediction": prediction, "sigreg": sigreg}

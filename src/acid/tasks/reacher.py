@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -57,29 +57,38 @@ class _Segment:
     steps: int
     pose: np.ndarray | None
     stiffness: float = 0.0
-    damping: float = 0.0
+    damping: np.ndarray = field(default_factory=lambda: np.zeros(2))
     amplitude: float = 0.0
 
 
 class ReacherPolicy:
-    """Smooth random torques mixed with reaching random poses, in segments of 0.4 to 1.6 s."""
+    """Smooth random torques mixed with reaching random poses, in segments of 0.4 to 1.2 s.
+
+    Both are damped, as a trained controller's would be: a frame does not show how fast the arm moves, so every unit of
+    speed at the start of a plan is an error that no planner can see.
+    """
 
     SMOOTHNESS = 0.85  # correlation of the wandering torque from one step to the next
     TREMBLE = 0.05  # torque noise while reaching
+    DAMPING = np.array([0.3, 0.07])  # torque per rad/s while wandering; the wrist is light, more would make it chatter
+    REACH = 1.5  # rad, how far away a pose to reach may be
 
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
-        self._torque = np.zeros(2)
+        self._wander = np.zeros(2)  # of unit variance
         self._segment = _Segment(steps=0, pose=None)
 
     def _draw_segment(self, task: Reacher) -> _Segment:
         rng = self._rng
-        steps = int(rng.integers(20, 81))
+        steps = int(rng.integers(20, 61))
         if rng.random() < 0.5:
-            return _Segment(steps, pose=None, amplitude=rng.uniform(0.1, 0.7))
+            return _Segment(steps, pose=None, damping=self.DAMPING, amplitude=rng.uniform(0.1, 0.4))
         limit = task.model.jnt_range[1, 1]
-        pose = np.array([task.data.qpos[0] + rng.uniform(-2.5, 2.5), rng.uniform(-limit, limit)])
-        return _Segment(steps, pose, stiffness=rng.uniform(0.3, 1.5), damping=rng.uniform(0.1, 0.3))
+        pose = task.data.qpos + rng.uniform(-self.REACH, self.REACH, 2)
+        pose[1] = np.clip(pose[1], -limit, limit)
+        stiffness = rng.uniform(0.2, 0.6)
+        damping = rng.uniform(0.8, 1.1) * np.sqrt(stiffness) * self.DAMPING  # from a slight overshoot to none
+        return _Segment(steps, pose, stiffness, damping, self.TREMBLE)
 
     def act(self, task: Reacher) -> np.ndarray:
         if self._segment.steps == 0:
@@ -87,11 +96,10 @@ class ReacherPolicy:
         segment = self._segment
         segment.steps -= 1
         noise = self._rng.standard_normal(2)
+        self._wander = self.SMOOTHNESS * self._wander + np.sqrt(1 - self.SMOOTHNESS**2) * noise
+        torque = -segment.damping * task.data.qvel
         if segment.pose is None:
-            fresh = np.sqrt(1 - self.SMOOTHNESS**2) * noise
-            self._torque = self.SMOOTHNESS * self._torque + segment.amplitude * fresh
+            torque += segment.amplitude * self._wander
         else:
-            pull = segment.stiffness * (segment.pose - task.data.qpos) - segment.damping * task.data.qvel
-            self._torque = pull + self.TREMBLE * noise
-        self._torque = np.clip(self._torque, -1, 1)
-        return self._torque.astype(np.float32)
+            torque += segment.stiffness * (segment.pose - task.data.qpos) + segment.amplitude * noise
+        return np.clip(torque, -1, 1).astype(np.float32)

@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import nn
 
 from acid import models
 from acid.data import Batch, Episodes, Split, Windows, batches, fit_scaler, split
 from acid.errors import look_up
 from acid.loop import LoopConfig, Progress, train
-from acid.models import JepaWorldModel, LeWMObjective
+from acid.models import JepaWorldModel, LeWMConfig, Objective, ObjectiveConfig, PLDMConfig
 
 VALIDATION_WINDOWS = 512
 
@@ -23,78 +24,88 @@ VALIDATION_WINDOWS = 512
 class WorldModelRecipe:
     """How a world model is trained, apart from the data."""
 
+    kind: str = "lewm"
     preset: str = "lite"  # of the network's sizes
+    objective: ObjectiveConfig = field(default_factory=LeWMConfig)
     frameskip: int = 5  # environment steps per model step
     held_out: float = 0.2  # share of the episodes kept for evaluation
-    sigreg_weight: float = 0.09
-    projections: int = 1024
     half_precision: bool = False  # of the stored weights
     loop: LoopConfig = field(default_factory=LoopConfig)
 
 
-PAPER = WorldModelRecipe(
+_PAPER = WorldModelRecipe(
     preset="paper",
     held_out=0.1,
     loop=LoopConfig(steps=150_000, batch_size=128, learning_rate=5e-5, weight_decay=1e-3),
 )
-LITE = WorldModelRecipe(
-    projections=256,
+_LITE = WorldModelRecipe(
     half_precision=True,
-    loop=LoopConfig(steps=6_500, batch_size=48, learning_rate=1e-3, weight_decay=1e-3, warmup=0.03),
+    loop=LoopConfig(steps=6_000, batch_size=48, learning_rate=1e-3, weight_decay=1e-3, warmup=0.03),
 )
-RECIPES = {"paper": PAPER, "lite": LITE}
+RECIPES = {
+    "lewm": {"paper": _PAPER, "lite": replace(_LITE, objective=LeWMConfig(projections=256))},
+    "pldm": {
+        scale: replace(r, kind="pldm", objective=PLDMConfig()) for scale, r in (("paper", _PAPER), ("lite", _LITE))
+    },
+}
 
 
-def recipe(name: str, *, steps: int | None = None, seed: int = 0) -> WorldModelRecipe:
+def recipe(kind: str, scale: str, *, steps: int | None = None, seed: int = 0) -> WorldModelRecipe:
     """A recipe by name, with the two settings that are most often changed."""
-    chosen = look_up(RECIPES, name, "recipe")
+    chosen = look_up(look_up(RECIPES, kind, "world model"), scale, "recipe")
     return replace(chosen, loop=replace(chosen.loop, steps=steps or chosen.loop.steps, seed=seed))
 
 
+class _Learner(nn.Module):
+    """A world model and its objective, which may have parameters that training needs and planning does not."""
+
+    def __init__(self, model: JepaWorldModel, objective: Objective) -> None:
+        super().__init__()
+        self.model = model
+        self.objective = objective
+
+    def forward(self, batch: Batch) -> dict[str, torch.Tensor]:
+        return self.objective(self.model, batch.pixels, self.model.scaler.normalise(batch.actions))
+
+
 def train_world_model(
-    kind: str, data: Path, out: Path, recipe: WorldModelRecipe, *, progress: Progress | None = None
+    data: Path, out: Path, recipe: WorldModelRecipe, *, progress: Progress | None = None
 ) -> JepaWorldModel:
     """Train, validate and save to `out`; an interrupted run continues from `out`/run."""
     episodes = Episodes(data, require=("pixels", "action"))
     parts = split(len(episodes), recipe.held_out)
     scaler = fit_scaler(episodes, parts.train, recipe.frameskip)
     torch.manual_seed(recipe.loop.seed)
-    model = models.build(kind, recipe.preset, scaler)
-    objective = LeWMObjective(sigreg_weight=recipe.sigreg_weight, projections=recipe.projections)
-    frames = model.config.history + 1
-    windows = Windows(episodes, parts.train, frames, recipe.frameskip)
-
-    def loss(batch: Batch) -> dict[str, torch.Tensor]:
-        return objective(model, batch.pixels, scaler.normalise(batch.actions))
+    model = models.build(recipe.kind, recipe.preset, scaler)
+    learner = _Learner(model, models.objective(recipe.kind, recipe.objective, model))
+    windows = Windows(episodes, parts.train, model.config.history + 1, recipe.frameskip)
 
     def stream(start: int) -> Any:
         return batches(windows, recipe.loop.batch_size, recipe.loop.seed, start)
 
     clock = time.process_time()
-    train(model, loss, stream, recipe.loop, out / "run", progress=progress)
+    train(learner, learner, stream, recipe.loop, out / "run", progress=progress)
     metadata = {
         "recipe": asdict(recipe),
         "data": episodes.attributes,
         "cpu_seconds": round(time.process_time() - clock),
-        "validation": validate(model, objective, episodes, parts, recipe.frameskip),
+        "validation": validate(learner, episodes, parts, recipe.frameskip),
     }
-    models.save(model, kind, out, metadata, half_precision=recipe.half_precision)
+    models.save(model, recipe.kind, out, metadata, half_precision=recipe.half_precision)
     return model
 
 
 @torch.no_grad()
-def validate(
-    model: JepaWorldModel, objective: LeWMObjective, episodes: Episodes, parts: Split, frameskip: int
-) -> dict[str, float]:
+def validate(learner: _Learner, episodes: Episodes, parts: Split, frameskip: int) -> dict[str, float]:
     """Losses on held-out windows, and the error of imagining from one frame, step by step, against not moving."""
+    model = learner.eval().model
     windows = Windows(episodes, parts.held_out, model.config.history + 1, frameskip)
     chosen = np.random.default_rng(0).choice(len(windows), min(VALIDATION_WINDOWS, len(windows)), replace=False)
     batch = windows.batch(chosen)
-    actions = model.scaler.normalise(batch.actions)
     torch.manual_seed(0)
-    losses = objective(model, batch.pixels, actions)
+    losses = learner(batch)
     latents = model.embed(batch.pixels)
-    imagined = model.rollout(latents[:, :1], actions[:, None])[:, 0, :, 0]
+    imagined = model.rollout(latents[:, :1], model.scaler.normalise(batch.actions)[:, None])[:, 0, :, 0]
     error = (imagined - latents[:, 1:]).square().mean((0, 2))
     still = (latents[:, :1] - latents[:, 1:]).square().mean((0, 2))
     steps = {f"imagined_{t + 1}_of_still": float(e / s) for t, (e, s) in enumerate(zip(error, still, strict=True))}

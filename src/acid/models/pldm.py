@@ -1,0 +1,82 @@
+"""PLDM: the same network as Le-WM, kept from collapsing by the VICReg family of penalties."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acid.models.jepa import JepaWorldModel
+
+EPSILON = 1e-4  # keeps the gradient of a standard deviation finite
+HIDDEN = 512  # of the inverse-dynamics head
+
+
+@dataclass(frozen=True)
+class PLDMConfig:
+    """Weights of the penalties beside the prediction error; the published ones by default."""
+
+    variance: float = 18.0  # over the batch
+    variance_in_time: float = 0.7
+    covariance: float = 12.0
+    covariance_in_time: float = 0.0
+    alignment: float = 0.2  # of neighbours in time
+    inverse: float = 0.0  # of an action head; 0 trains without one
+
+
+class PLDMObjective(nn.Module):
+    """Prediction error, hinge on the spread of every channel, covariance between channels, temporal alignment.
+
+    `_in_time` penalties are the same statistics over the frames of a window instead of over the batch.
+    """
+
+    def __init__(self, config: PLDMConfig, model: JepaWorldModel) -> None:
+        super().__init__()
+        self.config = config
+        self.head = _action_head(model) if config.inverse else None
+
+    def forward(self, model: JepaWorldModel, pixels: Tensor, actions: Tensor) -> dict[str, Tensor]:
+        """Pixels uint8 [B, T+1, S, S, 3], normalised actions [B, T, A]. The entry "loss" is what to minimise."""
+        embeddings = model.embed(pixels)
+        centred = embeddings - embeddings.mean(0)
+        across, along = centred.transpose(0, 1), centred  # samples of the statistics: the batch, and time
+        weighed = {
+            "variance": (self.config.variance, missing_spread(across)),
+            "variance_in_time": (self.config.variance_in_time, missing_spread(along)),
+            "covariance": (self.config.covariance, shared_variance(across)),
+            "covariance_in_time": (self.config.covariance_in_time, shared_variance(along)),
+            "alignment": (self.config.alignment, F.mse_loss(embeddings[:, :-1], embeddings[:, 1:])),
+        }
+        if self.head is not None:
+            pairs = torch.cat([embeddings[:, :-1], embeddings[:, 1:]], -1)
+            weighed["inverse"] = (self.config.inverse, F.mse_loss(self.head(pairs), actions))
+        prediction = model.prediction_error(embeddings, actions)
+        loss = prediction + sum(weight * value for weight, value in weighed.values() if weight)
+        return {"loss": loss, "prediction": prediction} | {name: value for name, (_, value) in weighed.items()}
+
+
+def missing_spread(samples: Tensor) -> Tensor:
+    """How far each channel's standard deviation falls short of 1: centred samples [G, n, D] to their mean."""
+    return F.relu(1 - (samples.var(1) + EPSILON).sqrt()).mean()
+
+
+def shared_variance(samples: Tensor) -> Tensor:
+    """Mean square of the covariances between different channels: centred samples [G, n, D] to a number."""
+    channels = samples.shape[-1]
+    covariance = samples.transpose(1, 2) @ samples / (samples.shape[1] - 1)
+    total = covariance.square().sum((1, 2)) - covariance.diagonal(dim1=1, dim2=2).square().sum(1)
+    return (total / (channels**2 - channels)).mean()
+
+
+def _action_head(model: JepaWorldModel) -> nn.Module:
+    """From two neighbouring embeddings, side by side, to the action between them."""
+    config = model.config
+    return nn.Sequential(
+        nn.Linear(2 * config.latent_size, HIDDEN),
+        nn.GELU(),
+        nn.Linear(HIDDEN, HIDDEN),
+        nn.GELU(),
+        nn.Linear(HIDDEN, config.action_size),
+    )

@@ -1,0 +1,78 @@
+"""The PLDM objective: its statistics against plain loops, and learning without collapse."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from test_lewm import CONFIG, make_model, moving_dots
+
+from acid.models import JepaWorldModel, PLDMConfig, PLDMObjective
+from acid.models.pldm import missing_spread, shared_variance
+from acid.types import ActionScaler
+
+
+def test_penalties_against_plain_loops() -> None:
+    samples = torch.randn(3, 6, 4, generator=torch.Generator().manual_seed(0)) * 0.8
+    centred = samples - samples.mean(1, keepdim=True)
+    spreads, shared = [], []
+    for group in centred.double().numpy():
+        covariance = np.cov(group.T)
+        spreads += [max(0.0, 1 - np.sqrt(covariance[i, i] + 1e-4)) for i in range(4)]
+        shared += [covariance[i, j] ** 2 for i in range(4) for j in range(4) if i != j]
+    assert missing_spread(centred).item() == pytest.approx(np.mean(spreads), rel=1e-5)
+    assert shared_variance(centred).item() == pytest.approx(np.mean(shared), rel=1e-5)
+
+
+def test_the_loss_is_the_weighted_sum_of_its_parts() -> None:
+    config = PLDMConfig(18, 0.7, 12, 0.3, 0.2, 0.5)
+    model = make_model()
+    losses = PLDMObjective(config, model)(model, *moving_dots(8, torch.Generator().manual_seed(1)))
+    parts = {"variance", "variance_in_time", "covariance", "covariance_in_time", "alignment", "inverse"}
+    assert set(losses) == {"loss", "prediction"} | parts
+    expected = losses["prediction"] + sum(getattr(config, name) * losses[name] for name in parts)
+    assert losses["loss"].item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_training_lowers_the_loss_without_collapse() -> None:
+    model = make_model()
+    objective = PLDMObjective(PLDMConfig(), model)
+    generator = torch.Generator().manual_seed(0)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3)
+    history = []
+    for _ in range(60):
+        losses = objective(model, *moving_dots(64, generator))
+        optimiser.zero_grad()
+        losses["loss"].backward()
+        optimiser.step()
+        history.append(losses["loss"].item())
+    assert sum(history[-5:]) < 0.5 * sum(history[:5])
+    model.eval()
+    pixels, actions = moving_dots(128, generator)
+    with torch.no_grad():
+        embeddings = model.embed(pixels)
+        error, shuffled = (model.prediction_error(embeddings, a) for a in (actions, actions.roll(1, 0)))
+    assert embeddings.flatten(0, 1).std(0).min() > 0.5
+    assert error < 0.9 * shuffled
+
+
+def test_an_ensemble_imagines_its_mean_and_tells_its_disagreement() -> None:
+    torch.manual_seed(0)
+    model = JepaWorldModel(replace(CONFIG, ensemble=3), ActionScaler((0.0, 0.0), (1.0, 1.0))).eval()
+    latent, actions = torch.randn(2, 1, 8), torch.randn(2, 5, 4, 2)
+    alone = []
+    for member in model.dynamics:
+        single = JepaWorldModel(CONFIG, model.scaler).eval()
+        single.dynamics[0].load_state_dict(member.state_dict())
+        alone.append(single.rollout(latent, actions))
+    together = torch.stack(alone)
+    torch.testing.assert_close(model.rollout(latent, actions), together.mean(0))
+    spread = model.disagreement(latent, actions)
+    assert spread.shape == (2, 5, 4)
+    assert (spread > 0).all()
+    torch.testing.assert_close(spread, together.var(0, correction=0)[..., 0, :].mean(-1))
+    pixels, moves = moving_dots(8, torch.Generator())
+    model.prediction_error(model.embed(pixels), moves).backward()
+    assert all(p.grad is not None for m in model.dynamics for p in m.predictor.parameters())
