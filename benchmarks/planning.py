@@ -95,7 +95,7 @@ def measure(options: argparse.Namespace) -> dict[str, float | None]:
 
 def random_models() -> tuple[JepaWorldModel, Verifier]:
     model = models.build("lewm", "paper", SCALER).eval().requires_grad_(False)
-    for block in model.dynamics[0].predictor.blocks:  # zero after initialisation, which would make every block the identity
+    for block in model.dynamics[0].predictor.blocks:  # zero after initialisation: every block would be the identity
         nn.init.normal_(block.modulation.weight, std=0.02)
         nn.init.normal_(block.modulation.bias, std=0.1)
     return model, Verifier(FlowConfig(model.config.latent_size, 1, SCALER.size, PAPER)).ready()

@@ -17,6 +17,7 @@ from acid.planning import CEM, Planner, acid_cost
 from acid.tasks.collect import record_episode
 from acid.training import decoder, inverse, world_model
 from acid.training.latents import action_blocks, load_latents
+from acid.training.probe import probe
 from acid.verifier import FitConfig, Policy, TransformerSize, Verifier
 
 LITE = world_model.recipe("lewm", "lite")
@@ -122,3 +123,9 @@ def test_world_models_by_name():
     assert world_model.recipe("pldm", "paper").preset == "paper"
     with pytest.raises(UnknownNameError, match="did you mean 'lewm'"):
         world_model.recipe("le-wm", "lite")
+
+
+def test_probes_name_what_the_latent_knows(cell, data):
+    found = probe(cell / "model", data, "reacher")
+    assert set(found) == {"shoulder", "wrist", "speed"}
+    assert all(value <= 1 for value in found.values())

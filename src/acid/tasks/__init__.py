@@ -7,7 +7,11 @@ import importlib
 from acid.errors import AcidError, look_up
 from acid.tasks.base import Policy, Task
 
-TASKS = {"reacher": ("acid.tasks.reacher", "Reacher")}
+TASKS = {
+    "reacher": ("acid.tasks.reacher", "Reacher"),
+    "pusht": ("acid.tasks.pusht", "PushT"),
+    "cube": ("acid.tasks.cube", "Cube"),
+}
 
 
 def make(name: str, *, size: int = 64) -> Task:

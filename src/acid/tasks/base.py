@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
 import gymnasium
 import numpy as np
+
+from acid.errors import ShapeError
 
 
 class Policy(Protocol):
@@ -14,6 +17,18 @@ class Policy(Protocol):
     def act(self, task: Task) -> np.ndarray:
         """The next environment action [a]."""
         ...
+
+
+def checked_size(size: int) -> int:
+    """The side of an image in pixels, if it can be drawn."""
+    if size < 8:
+        raise ShapeError(f"image size must be at least 8 pixels, got {size}")
+    return size
+
+
+def on_circle(angles: np.ndarray) -> np.ndarray:
+    """Angles [n, k] as cosines and sines [n, 2k], which do not jump at a full turn."""
+    return np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
 
 
 class Task(gymnasium.Env[np.ndarray, np.ndarray]):
@@ -41,6 +56,22 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
         assert isinstance(self.action_space, gymnasium.spaces.Box)
         return self.action_space.low, self.action_space.high
 
+    def checked_action(self, action: np.ndarray) -> np.ndarray:
+        """The action that a simulator gets, float64 [a] within the bounds."""
+        action = np.asarray(action, np.float64)
+        if action.shape != (self.action_size,):
+            raise ShapeError(f"a {self.name} action has {self.action_size} numbers, got shape {list(action.shape)}")
+        if not np.isfinite(action).all():
+            raise ShapeError(f"a {self.name} action must be finite, got {action.tolist()}")
+        return np.clip(action, *self.action_bounds)
+
+    def checked_state(self, state: np.ndarray, size: int) -> np.ndarray:
+        """A state to restore, float64 [size], of its own memory."""
+        state = np.array(state, np.float64)
+        if state.shape != (size,):
+            raise ShapeError(f"a {self.name} state has {size} numbers, got shape {list(state.shape)}")
+        return state
+
     def advance(self, action: np.ndarray) -> None:
         """One environment step without drawing it."""
         raise NotImplementedError
@@ -60,6 +91,10 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
     def columns(self) -> dict[str, np.ndarray]:
         """Named parts of the state worth a column of their own in a dataset."""
         return {}
+
+    def physical(self, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """From dataset columns [n, ...] to named quantities [n, k] that a good latent knows: no angle that wraps."""
+        raise NotImplementedError
 
     def pose(self, state: np.ndarray) -> np.ndarray:
         """The part of a state that the success test compares."""

@@ -9,9 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from acid.errors import ShapeError
 from acid.tasks import headless
-from acid.tasks.base import Task
+from acid.tasks.base import Task, checked_size
 
 headless.configure()
 
@@ -20,7 +19,6 @@ import mujoco as untyped_mujoco  # noqa: E402
 
 mujoco: Any = untyped_mujoco  # a compiled module without type stubs
 Quality = Literal["fast", "full"]
-_STATE = mujoco.mjtState.mjSTATE_INTEGRATION
 
 
 class MujocoTask(Task):
@@ -33,13 +31,12 @@ class MujocoTask(Task):
 
     supersample = 2
     camera: int | str = 0
+    state_parts: int = int(mujoco.mjtState.mjSTATE_INTEGRATION)  # the bits of mjtState that can change in this task
 
-    def __init__(self, model: Any, *, size: int = 64, quality: Quality = "fast") -> None:
-        if size < 8:
-            raise ShapeError(f"image size must be at least 8 pixels, got {size}")
-        self.size = size
+    def __init__(self, model: Any, *, size: int = 64, quality: Quality = "fast", data: Any = None) -> None:
+        self.size = checked_size(size)
         self.model = model
-        self.data = mujoco.MjData(model)
+        self.data = mujoco.MjData(model) if data is None else data
         self._quality = quality
         self._renderer: Any = None
         if quality == "fast":
@@ -47,46 +44,58 @@ class MujocoTask(Task):
             model.vis.quality.offsamples = 0
             model.mat_reflectance[:] = 0
         self._drawn = size * self.supersample
-        model.vis.global_.offwidth = max(model.vis.global_.offwidth, self._drawn)
-        model.vis.global_.offheight = max(model.vis.global_.offheight, self._drawn)
+        self._make_room(model)
         low, high = model.actuator_ctrlrange.T.astype(np.float32)
         self.action_space = gymnasium.spaces.Box(low, high, dtype=np.float32)
         self.observation_space = gymnasium.spaces.Box(0, 255, (size, size, 3), np.uint8)
 
+    def _make_room(self, model: Any) -> None:
+        """Let the model's drawing buffer hold a frame before it is averaged down."""
+        model.vis.global_.offwidth = max(model.vis.global_.offwidth, self._drawn)
+        model.vis.global_.offheight = max(model.vis.global_.offheight, self._drawn)
+
+    @property
+    def state_size(self) -> int:
+        return mujoco.mj_stateSize(self.model, self.state_parts)
+
     def get_state(self) -> np.ndarray:
-        state = np.empty(mujoco.mj_stateSize(self.model, _STATE))
-        mujoco.mj_getState(self.model, self.data, state, _STATE)
+        state = np.empty(mujoco.mj_stateSize(self.model, self.state_parts))
+        mujoco.mj_getState(self.model, self.data, state, self.state_parts)
         return state
 
     def set_state(self, state: np.ndarray) -> None:
-        expected = mujoco.mj_stateSize(self.model, _STATE)
-        if state.shape != (expected,):
-            raise ShapeError(f"a {self.name} state has {expected} numbers, got shape {list(state.shape)}")
-        mujoco.mj_setState(self.model, self.data, np.asarray(state, np.float64), _STATE)
+        self._restore(self.checked_state(state, self.state_size))
+
+    def _restore(self, state: np.ndarray) -> None:
+        mujoco.mj_setState(self.model, self.data, state, self.state_parts)
         mujoco.mj_forward(self.model, self.data)
         # mj_forward refines the warm start; put back the stored one so that the future repeats bit for bit.
-        mujoco.mj_setState(self.model, self.data, np.asarray(state, np.float64), _STATE)
+        mujoco.mj_setState(self.model, self.data, state, self.state_parts)
 
     def advance(self, action: np.ndarray) -> None:
-        action = np.asarray(action, np.float64)
-        if action.shape != (self.model.nu,):
-            raise ShapeError(f"a {self.name} action has {self.model.nu} numbers, got shape {list(action.shape)}")
-        if not np.isfinite(action).all():
-            raise ShapeError(f"a {self.name} action must be finite, got {action.tolist()}")
-        self.data.ctrl[:] = np.clip(action, *self.model.actuator_ctrlrange.T)
+        self._simulate(self.checked_action(action))
+
+    def _simulate(self, action: np.ndarray) -> None:
+        """One environment step with a checked action, float64 [a]."""
+        self.data.ctrl[:] = action
         mujoco.mj_step(self.model, self.data)
 
     def render(self) -> np.ndarray:  # type: ignore[override]
         if self._renderer is None:
             self._renderer = self._open_renderer()
-        mujoco.mj_kinematics(self.model, self.data)  # positions of the current state, not of the last step's start
-        mujoco.mj_camlight(self.model, self.data)
-        self._renderer.update_scene(self.data, camera=self.camera)
+        model, data = self._scene()
+        mujoco.mj_kinematics(model, data)  # positions of the current state, not of the last step's start
+        mujoco.mj_camlight(model, data)
+        self._renderer.update_scene(data, camera=self.camera)
         return _shrink(self._renderer.render(), self.supersample)
+
+    def _scene(self) -> tuple[Any, Any]:
+        """The model and the data to draw."""
+        return self.model, self.data
 
     def _open_renderer(self) -> Any:
         try:
-            renderer = mujoco.Renderer(self.model, self._drawn, self._drawn)
+            renderer = mujoco.Renderer(self._scene()[0], self._drawn, self._drawn)
         except Exception as error:
             raise headless.advice(error) from error
         _close_at_exit(self)  # after the context exists: exit handlers run last in, first out

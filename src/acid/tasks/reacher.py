@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
+from acid.tasks.base import on_circle
 from acid.tasks.mujoco_task import MujocoTask, Quality
 
 TOLERANCE = 0.05  # rad, for every joint
@@ -34,6 +36,10 @@ class Reacher(MujocoTask):
 
     def columns(self) -> dict[str, np.ndarray]:
         return {"qpos": self.data.qpos.copy(), "qvel": self.data.qvel.copy()}
+
+    def physical(self, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        shoulder, wrist = np.split(columns["qpos"], 2, axis=1)
+        return {"shoulder": on_circle(shoulder), "wrist": on_circle(wrist), "speed": columns["qvel"]}
 
     def pose(self, state: np.ndarray) -> np.ndarray:
         return state[_QPOS]
