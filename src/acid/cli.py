@@ -275,6 +275,54 @@ class PlanOne:
 
 
 @dataclass(frozen=True)
+class Reproduce:
+    """Run or resume a table of the paper, print it beside the published numbers and write it to the results.
+
+    planning: Table 1, Le-WM and PLDM on Cube, Reacher and Push-T.
+    """
+
+    name: Annotated[Literal["planning"], tyro.conf.Positional]
+    tasks: tuple[str, ...] = ("cube", "reacher", "pusht")
+    models: tuple[str, ...] = ("lewm", "pldm")
+    episodes: int = 200
+    results: Path = Path("results")
+    processes: int = 2
+    choose: bool = False
+    """Choose λ again, on episodes that are not reported, instead of planning with the one that was chosen."""
+
+    def run(self) -> None:
+        from acid.experiments.planning import PlanningTable
+
+        experiment = PlanningTable(self.results, self.tasks, self.models, self.episodes)
+        if self.choose:
+            with _bar("choose λ", "episode") as progress:
+                chosen = experiment.choose(processes=self.processes, progress=progress)
+            print(*chosen, sep="\n")
+        with _bar(f"reproduce {self.name}", "episode") as progress:
+            experiment.run(processes=self.processes, progress=progress)
+        print(experiment.write())
+
+
+@dataclass(frozen=True)
+class Card:
+    """Write the model card of a cell: commands, losses, what its latents and its verifier know."""
+
+    task: Annotated[str, tyro.conf.Positional] = "reacher"
+    model: str = "lewm"
+    folder: Path | None = None
+    """Checkpoints of your own; default: the shipped ones."""
+    data: Path | None = None
+    """Probe the latents on this dataset; without it the last probe is kept."""
+
+    def run(self) -> None:
+        from acid.experiments.card import write_card
+        from acid.experiments.cell import Cell
+
+        torch.set_num_threads(1)
+        print(f"wrote {write_card(Cell(self.task, self.model, self.folder), self.data)}")
+
+
+@dataclass(frozen=True)
 class Demo:
     """The same problems planned with the goal cost alone and with ACID: a table, plots and videos."""
 
@@ -299,6 +347,8 @@ Command = (
     | Annotated[PlanOne, tyro.conf.subcommand("plan")]
     | Annotated[Evaluate, tyro.conf.subcommand("eval")]
     | Annotated[Results, tyro.conf.subcommand("results")]
+    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Card, tyro.conf.subcommand("card")]
 )
 
 

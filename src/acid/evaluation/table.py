@@ -8,27 +8,31 @@ from acid.evaluation.results import Summary
 
 _TEXTS = ("task", "model", "search", "condition")
 _HEADINGS = (*_TEXTS, "λ", "n", "result", "against Original", "p", "final error", "plan s")
-_NUMBERS = range(len(_TEXTS), len(_HEADINGS))  # right-aligned columns
 
 
 def table(summaries: Sequence[Summary]) -> str:
     """One line per condition. The split is a column only if there is more than one."""
-    several = len({s.split for s in summaries}) > 1
-    cells = [_HEADINGS, *map(_cells, summaries)]
-    if several:
-        cells = [(*row, split) for row, split in zip(cells, ["split", *(s.split for s in summaries)], strict=True)]
-    widths = [max(3, *(len(row[c]) for row in cells)) for c in range(len(cells[0]))]
-    rule = [f"{'-' * (width - 1)}{':' if c in _NUMBERS else '-'}" for c, width in enumerate(widths)]
-    lines = [_line(cells[0], widths), f"| {' | '.join(rule)} |", *(_line(row, widths) for row in cells[1:])]
-    return "\n".join(lines)
+    heading, rows = list(_HEADINGS), [list(_cells(s)) for s in summaries]
+    if len({s.split for s in summaries}) > 1:
+        heading.append("split")
+        rows = [[*row, s.split] for row, s in zip(rows, summaries, strict=True)]
+    return markdown(heading, rows, texts=len(_TEXTS))
 
 
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    aligned = [
-        cell.rjust(width) if c in _NUMBERS else cell.ljust(width)
-        for c, (cell, width) in enumerate(zip(row, widths, strict=True))
-    ]
-    return f"| {' | '.join(aligned)} |"
+def markdown(heading: Sequence[str], rows: Sequence[Sequence[str]], *, texts: int) -> str:
+    """An aligned table: the first `texts` columns to the left, the others, numbers, to the right."""
+    widths = [max(3, *(len(row[c]) for row in [heading, *rows])) for c in range(len(heading))]
+    rule = [f"{'-' * (width - 1)}{'-' if c < texts else ':'}" for c, width in enumerate(widths)]
+
+    def line(row: Sequence[str]) -> str:
+        pairs = enumerate(zip(row, widths, strict=True))
+        return f"| {' | '.join(cell.ljust(width) if c < texts else cell.rjust(width) for c, (cell, width) in pairs)} |"
+
+    return "\n".join([line(heading), f"| {' | '.join(rule)} |", *map(line, rows)])
+
+
+def percent(share: float, *, sign: bool = False) -> str:
+    return f"{100 * share:{'+' if sign else ''}.1f}%"
 
 
 def _cells(s: Summary) -> tuple[str, ...]:
@@ -54,8 +58,7 @@ def _cells(s: Summary) -> tuple[str, ...]:
 
 def _value(s: Summary, value: float, *, sign: bool = False) -> str:
     """Shares in percent, everything else as it is."""
-    plus = "+" if sign else ""
-    return f"{100 * value:{plus}.1f}%" if s.metric == "success" else f"{value:{plus}.3f}"
+    return percent(value, sign=sign) if s.metric == "success" else f"{value:{'+' if sign else ''}.3f}"
 
 
 def _p(p: float) -> str:

@@ -1,0 +1,84 @@
+"""A model card for a cell: how its parts were made and what they know, from what their checkpoints tell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from acid import checkpoint
+from acid.experiments.cell import Cell
+from acid.training.probe import probe
+
+CARD, PROBE = "README.md", "probe.json"
+TITLES = {"lewm": "Le-WM", "pldm": "PLDM", "reacher": "Reacher", "pusht": "Push-T", "cube": "Cube"}
+PARTS = {
+    "model": "the world model",
+    "verifier": "the inverse dynamics model that ACID plans with",
+    "policy": "the goal-conditioned policy that planning is compared with",
+    "decoder": "draws latents, for the eye only",
+}
+
+
+def write_card(cell: Cell, data: Path | None = None) -> Path:
+    """Write the cell's card; with a dataset, probe the latents first (kept beside the card for the next time)."""
+    if data is not None:
+        found = probe(cell.root / "model", data, cell.task)
+        (cell.root / PROBE).write_text(json.dumps(found, indent=2) + "\n")
+    path = cell.root / CARD
+    path.write_text("\n".join(_lines(cell)) + "\n")
+    return path
+
+
+def _lines(cell: Cell) -> list[str]:
+    stored = {part: checkpoint.load(cell.root / part) for part in PARTS if (cell.root / part).is_dir()}
+    model = stored["model"].metadata
+    lines = [
+        f"# {TITLES.get(cell.model, cell.model)} {model['recipe']['preset']} on {TITLES.get(cell.task, cell.task)}"
+    ]
+    lines += ["", "```sh", *_commands(cell, stored), "```", ""]
+    lines += ["| part | | weights | steps | CPU minutes |", "|---|---|---:|---:|---:|"]
+    for part, found in stored.items():
+        weights = sum(value.numel() for value in found.state.values())
+        minutes = found.metadata["cpu_seconds"] / 60
+        lines.append(f"| `{part}` | {PARTS[part]} | {weights:,} | {_steps(found.metadata):,} | {minutes:.0f} |")
+    lines += ["", f"{100 * model['recipe']['held_out']:g} % of the episodes were held out from all of it.", ""]
+    lines += ["## What it knows", "", *_knowledge(cell, stored)]
+    return lines
+
+
+def _commands(cell: Cell, stored: Mapping[str, checkpoint.Checkpoint]) -> list[str]:
+    """What made it; settings that are the recipe's own are left out."""
+    collected = json.loads(stored["model"].metadata["data"]["collection"])
+    options = f"--episodes {collected['episodes']} --size {collected['size']} --seed {collected['seed']}"
+    trained = [
+        f"acid train {part} --task {cell.task} --model {cell.model} --steps {_steps(found.metadata)}"
+        for part, found in stored.items()
+    ]
+    return [f"acid collect {cell.task} {options}", *trained]
+
+
+def _steps(metadata: Mapping[str, Any]) -> int:
+    recipe = metadata["recipe"]
+    return int((recipe.get("loop") or recipe["fit"])["steps"])
+
+
+def _knowledge(cell: Cell, stored: Mapping[str, checkpoint.Checkpoint]) -> list[str]:
+    losses = {name: f"{value:.3g}" for name, value in stored["model"].metadata["validation"].items()}
+    lines = ["| held out | |", "|---|---|"]
+    lines += [f"| {name.replace('_', ' ')} | {value} |" for name, value in losses.items()]
+    if (cell.root / PROBE).exists():
+        found = json.loads((cell.root / PROBE).read_text())
+        lines += [f"| linear probe of {name}, R² | {value:.3f} |" for name, value in found.items()]
+    for part in ("verifier", "policy"):
+        if part in stored:
+            report = stored[part].metadata["report"]
+            one, ten = (sum(report[key]) / len(report[key]) for key in ("one_step", "ten_steps"))
+            lines.append(f"| {part}: error / action variance, one Euler step (ten) | {one:.3f} ({ten:.3f}) |")
+    return [
+        *lines,
+        "",
+        "`imagined k of still`: squared error of imagining k blocks ahead from one frame, as a share of the error of "
+        "not moving.",
+    ]

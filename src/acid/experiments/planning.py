@@ -1,0 +1,161 @@
+"""The paper's first table: Le-WM and PLDM on Cube, Reacher and Push-T, the goal cost alone against ACID."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from acid.evaluation import Condition, Paired, Protocol, Summary, paired, read_rows, search_name, summarise
+from acid.evaluation.results import Starts, counted
+from acid.evaluation.table import markdown, percent
+from acid.experiments.cell import Cell
+from acid.experiments.evaluate import Job, Progress, evaluate, jobs, remember_lambdas
+from acid.planning import CEM
+
+TASKS = ("cube", "reacher", "pusht")
+MODELS = ("lewm", "pldm")
+SEARCH = CEM(samples=300, iterations=30, elites=30)
+LAMBDAS = (0.02, 0.07, 0.2, 0.5, 1.0)
+CHOOSING = CEM(samples=100, iterations=30, elites=10)  # λ is chosen with a third of the candidates
+CHOOSING_EPISODES = 80
+CONDITIONS = ("original", "acid", "control", "policy", "random", "noop")
+PUBLISHED = {  # success in %, Original and ACID
+    ("lewm", "cube"): (70.0, 74.0),
+    ("lewm", "reacher"): (76.0, 88.0),
+    ("lewm", "pusht"): (96.0, 100.0),
+    ("pldm", "cube"): (58.0, 68.0),
+    ("pldm", "reacher"): (76.0, 90.0),
+    ("pldm", "pusht"): (72.0, 76.0),
+}
+
+
+@dataclass(frozen=True)
+class PlanningTable:
+    """Which part of the table to run, and where its rows are."""
+
+    results: Path = Path("results")
+    tasks: Sequence[str] = TASKS
+    models: Sequence[str] = MODELS
+    episodes: int = 200
+
+    def choose(self, *, processes: int = 1, progress: Progress | None = None) -> list[str]:
+        """Choose one λ per world model, for ACID and for the control, on episodes that are not reported."""
+        protocol = Protocol(episodes=CHOOSING_EPISODES, split="select")
+        work = [
+            job
+            for cell in self._cells()
+            for job in jobs(cell, ("original", "acid", "control"), CHOOSING, LAMBDAS, protocol, self.results, batch=16)
+        ]
+        evaluate(work, processes=processes, progress=progress)
+        return [remember_lambdas(Cell(self.tasks[0], model), self.results) for model in self.models]
+
+    def run(self, *, processes: int = 1, progress: Progress | None = None) -> None:
+        """Every condition of every cell; what is in the results already is not run again."""
+        protocol = Protocol(episodes=self.episodes)
+        evaluate(
+            [job for cell in self._cells() for job in self._jobs(cell, protocol)],
+            processes=processes,
+            progress=progress,
+        )
+
+    def write(self) -> str:
+        """The table as Markdown, also written to the results folder, with the numbers behind it as JSON."""
+        lines = [asdict(line) for line in self._lines()]
+        text = "\n".join(
+            [markdown(*self._table(lines), texts=3), "", *self._pooled_lines(), "", *_legend(self.episodes)]
+        )
+        (self.results / "planning.md").write_text(text + "\n")
+        (self.results / "planning.json").write_text(json.dumps(lines, indent=2, ensure_ascii=False) + "\n")
+        return text
+
+    def _cells(self) -> Iterator[Cell]:
+        for model in self.models:
+            for task in self.tasks:
+                yield Cell(task, model)
+
+    def _jobs(self, cell: Cell, protocol: Protocol) -> Iterator[Job]:
+        for name in CONDITIONS:
+            lambdas = [cell.chosen_lambda(name)] if name in ("acid", "control") else []
+            yield from jobs(cell, [name], SEARCH, lambdas, protocol, self.results)
+
+    def _lines(self) -> list[Summary]:
+        """Strict and paper summaries of the table's conditions, at the chosen λ."""
+        chosen = {(m, n): Cell(self.tasks[0], m).chosen_lambda(n) for m in self.models for n in ("acid", "control")}
+        return [
+            s
+            for starts in ("strict", "paper")
+            for s in summarise(self.results, starts=starts)
+            if s.task in self.tasks
+            and s.model in self.models
+            and s.search in (search_name(SEARCH), "-")
+            and s.lam == chosen.get((s.model, s.condition))
+        ]
+
+    def _table(self, lines: Sequence[dict[str, Any]]) -> tuple[list[str], list[list[str]]]:
+        by = {(s["model"], s["task"], s["condition"], s["starts"]): s for s in lines}
+        heading = ["model", "task", "condition", "n", "success", "against Original", "p"]
+        heading += ["all starts kept", "published"]
+        rows = []
+        for model in self.models:
+            for task in self.tasks:
+                for name in CONDITIONS:
+                    strict, paper = by.get((model, task, name, "strict")), by.get((model, task, name, "paper"))
+                    if strict is not None and paper is not None:
+                        rows.append([model, task, name, *_cells(strict, paper, _published(model, task, name))])
+        return heading, rows
+
+    def _pooled_lines(self) -> list[str]:
+        lines = []
+        for model in self.models:
+            for name in ("acid", "control"):
+                found = self.pooled(model, name)
+                if found:
+                    lines.append(f"{model}, all tasks together: {name} against Original {_difference(found)}")
+            if (found := self.pooled(model, "acid", "control")) is not None:
+                lines.append(f"{model}, all tasks together: acid against control {_difference(found)}")
+        return lines
+
+    def pooled(self, model: str, name: str, other: str = "original", starts: Starts = "strict") -> Paired | None:
+        """One condition against another on the episodes of all tasks; None while some of them are missing."""
+        values: list[dict] = [{}, {}]
+        for task in self.tasks:
+            cell = Cell(task, model)
+            for mine, condition in zip(values, (name, other), strict=True):
+                lam = cell.chosen_lambda(condition) if condition in ("acid", "control") else None
+                path = Condition(task, model, condition, search_name(SEARCH), lam).file(self.results, "test")
+                if not path.exists():
+                    return None
+                rows = counted(read_rows([path]), starts)
+                mine.update({(task, row["seed"], row["instance"]): float(row["success"]) for row in rows})
+        return paired(*values)
+
+
+def _published(model: str, task: str, name: str) -> str:
+    numbers = dict(zip(("original", "acid"), PUBLISHED[model, task], strict=True))
+    return f"{numbers[name]:.1f}%" if name in numbers else "-"
+
+
+def _cells(strict: dict[str, Any], paper: dict[str, Any], published: str) -> list[str]:
+    result = f"{percent(strict['mean'])} [{percent(strict['low'])}, {percent(strict['high'])}]"
+    difference, p = "-", "-"
+    if strict["difference"] is not None:
+        ends = (percent(strict[f"difference_{end}"], sign=True) for end in ("low", "high"))
+        difference = f"{percent(strict['difference'], sign=True)} [{', '.join(ends)}]"
+        p = f"{strict['p']:.3f}"
+    return [str(strict["n"]), result, difference, p, percent(paper["mean"]), published]
+
+
+def _difference(found: Paired) -> str:
+    low, high = percent(found.low, sign=True), percent(found.high, sign=True)
+    return f"{percent(found.difference, sign=True)} [{low}, {high}], p {found.p:.4f}, {found.n} episodes"
+
+
+def _legend(episodes: int) -> list[str]:
+    return [
+        f"CEM, N 300, J 30, K 30; {episodes} paired held-out episodes a cell; 95 % intervals, McNemar test.",
+        "success: starts that already pass the test are dropped. all starts kept: the published protocol, same runs.",
+        "published: the paper's numbers, models of full size, its own data, 50 episodes.",
+    ]

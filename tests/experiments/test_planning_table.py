@@ -1,0 +1,95 @@
+"""Table 1 from rows on disk: the right numbers in the right cells, and a run that resumes."""
+
+import json
+
+import pytest
+
+from acid.evaluation import Condition, search_name
+from acid.experiments import planning
+from acid.experiments.cell import Cell
+from acid.experiments.planning import PlanningTable
+from acid.planning import CEM
+
+TINY = CEM(samples=8, iterations=2, elites=2)
+SHARED = {
+    **{"split": "test", "seed": 0, "metric": "success", "higher_is_better": True, "final_error": 0.1},
+    **{"plan_seconds": 0.2, "checkpoints": {}, "goal_offset": 25, "budget": 50},
+}
+
+
+@pytest.fixture(autouse=True)
+def chosen(monkeypatch):
+    monkeypatch.setattr(Cell, "chosen_lambda", lambda self, condition="acid": {"acid": 0.2, "control": 0.5}[condition])
+    monkeypatch.setattr(Cell, "__post_init__", lambda self: None)  # the cells of a test need no weights
+
+
+def write(folder, task, model, name, wins, lam=None, solved=0):
+    """Ten unsolved episodes of which `wins` succeed, after some that were solved at the start and succeed."""
+    condition = Condition(task, model, name, search_name(planning.SEARCH), lam)
+    path = condition.file(folder, "test")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    outcomes = [(True, True)] * solved + [(False, k < wins) for k in range(10)]
+    rows = [
+        SHARED | condition.columns() | {"instance": f"{task}{k}", "draw": k, "solved_at_start": s, "success": won}
+        for k, (s, won) in enumerate(outcomes)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture
+def table(tmp_path):
+    for task, original, acid in (("cube", 2, 5), ("reacher", 4, 6)):
+        write(tmp_path, task, "lewm", "original", original, solved=3)
+        write(tmp_path, task, "lewm", "acid", acid, 0.2, solved=3)
+        write(tmp_path, task, "lewm", "acid", 10, 0.02, solved=3)  # better, but not the λ that was chosen
+        write(tmp_path, task, "lewm", "control", original, 0.5, solved=3)
+    return PlanningTable(tmp_path, tasks=("cube", "reacher"), models=("lewm",))
+
+
+def test_cells_show_the_chosen_lambda_both_protocols_and_the_published_number(table):
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.write().splitlines() if "|" in line]
+    found = {(row[1], row[2]): row for row in lines[2:]}
+    assert len(found) == 6
+    assert found["cube", "original"][4].startswith("20.0% [")
+    assert found["cube", "acid"][4].startswith("50.0% [")
+    assert found["cube", "acid"][5].startswith("+30.0% [")
+    assert found["cube", "original"][7:] == ["50.0%", "70.0%"]  # 3 solved and 2 of 7 among the first ten draws
+    assert found["reacher", "acid"][8] == "88.0%"
+    assert found["reacher", "control"][8] == "-"
+
+
+def test_pooled_differences_are_over_the_episodes_of_all_tasks(table):
+    found = table.pooled("lewm", "acid")
+    assert (found.n, found.difference) == (20, pytest.approx(5 / 20))
+    assert table.pooled("lewm", "control").difference == 0
+    assert table.pooled("lewm", "acid", "control").difference == pytest.approx(5 / 20)
+    assert "lewm, all tasks together: acid against Original +25.0%" in table.write()
+
+
+def test_a_table_that_is_not_complete_is_shown_without_pooling(table):
+    next(table.results.glob("cube/lewm/test/acid*0.2.jsonl")).unlink()
+    text = table.write()
+    assert table.pooled("lewm", "acid") is None
+    assert "acid against Original" not in text
+    assert "control against Original" in text
+
+
+def test_the_numbers_behind_it_are_written_too(table):
+    table.write()
+    stored = json.loads((table.results / "planning.json").read_text())
+    assert {(s["starts"], s["condition"]) for s in stored} == {
+        (starts, name) for starts in ("strict", "paper") for name in ("original", "acid", "control")
+    }
+    assert (table.results / "planning.md").read_text().startswith("| model")
+
+
+@pytest.mark.slow
+def test_it_runs_what_is_missing_and_resumes(tmp_path, monkeypatch):
+    monkeypatch.setattr(planning, "SEARCH", TINY)
+    table = PlanningTable(tmp_path, tasks=("reacher",), models=("lewm",), episodes=2)
+    table.run()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")}
+    assert len(before) == len(planning.CONDITIONS)
+    table.run()
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")} == before
+    assert "reacher" in table.write()
