@@ -7,6 +7,7 @@ killed run leaves only whole parts, which the next run keeps. The last step join
 from __future__ import annotations
 
 import fcntl
+import functools
 import json
 import multiprocessing
 import os
@@ -103,11 +104,16 @@ def _claim(folder: Path, collection: Collection) -> IO[str]:
 
 
 def _collect_part(collection: Collection, indices: range, path: Path) -> None:
-    task = tasks.make(collection.task, size=collection.size)
+    task = _task_of_this_process(collection.task, collection.size)
     with EpisodeWriter(path) as writer:
         for index in indices:
             writer.write(record_episode(task, collection.seed, index))
-    task.close()
+
+
+@functools.lru_cache(maxsize=1)
+def _task_of_this_process(name: str, size: int) -> tasks.Task:
+    """Kept from part to part: some simulators take seconds to build. The renderer is freed when the process ends."""
+    return tasks.make(name, size=size)
 
 
 def record_episode(task: tasks.Task, seed: int, index: int) -> dict[str, np.ndarray]:
