@@ -275,6 +275,27 @@ class PlanOne:
 
 
 @dataclass(frozen=True)
+class Import:
+    """Turn a Le-WM or PLDM published by stable-worldmodel into a checkpoint of this library."""
+
+    published: Annotated[Path, tyro.conf.Positional]
+    """A folder with config.json and weights.pt."""
+    data: Path
+    """The dataset it was trained on, for the action statistics."""
+    out: Path
+    held_out: float = 0.0
+    """Share of that dataset's episodes that its training did not see."""
+    weights: str | None = None
+    """Which file of weights, where the folder has several."""
+
+    def run(self) -> None:
+        from acid.integrations.published import convert
+
+        convert(self.published, self.data, self.out, held_out=self.held_out, weights=self.weights)
+        print(f"wrote {self.out}")
+
+
+@dataclass(frozen=True)
 class Reproduce:
     """Run or resume a table of the paper, print it beside the published numbers and write it to the results.
 
@@ -347,6 +368,7 @@ Command = (
     | Annotated[PlanOne, tyro.conf.subcommand("plan")]
     | Annotated[Evaluate, tyro.conf.subcommand("eval")]
     | Annotated[Results, tyro.conf.subcommand("results")]
+    | Annotated[Import, tyro.conf.subcommand("import")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Card, tyro.conf.subcommand("card")]
 )

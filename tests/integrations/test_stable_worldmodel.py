@@ -1,4 +1,4 @@
-"""The mapping of names and layouts between our Le-WM and stable-worldmodel's."""
+"""The mapping of names and layouts between our network and stable-worldmodel's."""
 
 from __future__ import annotations
 
@@ -64,15 +64,20 @@ def test_missing_and_unknown_weights_are_named(model: JepaWorldModel) -> None:
 
 def test_weights_of_another_size_are_named(model: JepaWorldModel) -> None:
     wider = replace(CONFIG, projector_width=24)
-    with pytest.raises(CheckpointError, match=r"projector\.0\.weight the shape \[20, 12\], .* needs \[24, 12\]"):
+    with pytest.raises(CheckpointError, match=r"projector\.net\.0\.weight of shape \[20, 12\] instead of \[24, 12\]"):
         from_peer_state(to_peer_state(model), wider)
 
 
-def test_parts_of_a_vit_that_nobody_reads_are_tolerated(model: JepaWorldModel) -> None:
-    state = to_peer_state(model) | {"encoder.pooler.dense.weight": torch.zeros(12, 12)}
+def test_parts_that_planning_does_not_read_are_tolerated(model: JepaWorldModel) -> None:
+    state = to_peer_state(model) | {
+        "encoder.pooler.dense.weight": torch.zeros(12, 12),
+        "idm.net.0.weight": torch.zeros(5, 24),
+    }
     assert from_peer_state(state, CONFIG).keys() == model.state_dict().keys()
 
 
 def test_networks_it_does_not_have_are_refused() -> None:
-    with pytest.raises(CheckpointError, match="not a 'conv' encoder and width 128 for latents of 64"):
+    with pytest.raises(CheckpointError, match="not a 'conv' encoder and width 96 for latents of 64"):
         from_peer_state({}, JEPA_PRESETS["lite"](10))
+    with pytest.raises(CheckpointError, match="one predictor, not an ensemble of 3"):
+        from_peer_state({}, replace(CONFIG, ensemble=3))

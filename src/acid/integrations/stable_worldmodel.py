@@ -1,4 +1,4 @@
-"""Le-WM weights between this library and stable-worldmodel: the same network under other names.
+"""Weights of Le-WM and PLDM between this library and stable-worldmodel: the same network under other names.
 
 Only names and layouts change (fused against separate projections, a 1 × 1 convolution against a linear map), so a
 round trip is exact. The encoder there is Hugging Face's `ViTModel`, whose parameters are spelled differently by
@@ -47,7 +47,8 @@ _SPELLINGS: dict[Transformers, _Spelling] = {
         "mlp.fc2",
     ),
 }
-_UNUSED = ("encoder.pooler.", "encoder.embeddings.mask_token")  # parts of a ViTModel that play no role in Le-WM
+# Parts of a ViTModel that play no role here, and heads that may sit beside the world model.
+_UNUSED = ("encoder.pooler.", "encoder.embeddings.mask_token", "idm.", "_probes.")
 
 
 class _Pair(NamedTuple):
@@ -58,7 +59,7 @@ class _Pair(NamedTuple):
 
 
 def to_peer_state(model: JepaWorldModel, *, transformers: Transformers = 5) -> dict[str, Tensor]:
-    """Weights for stable-worldmodel's `LeWM.load_state_dict`, spelled for a major version of transformers."""
+    """Weights for stable-worldmodel's `LeWM` or `PLDM`, spelled for a major version of transformers."""
     state = model.state_dict()
     peer: dict[str, Tensor] = {}
     for ours, theirs in _pairs(model.config, transformers):
@@ -69,34 +70,30 @@ def to_peer_state(model: JepaWorldModel, *, transformers: Transformers = 5) -> d
 
 def from_peer_state(state: Mapping[str, Tensor], config: JepaConfig) -> dict[str, Tensor]:
     """Weights for `JepaWorldModel.load_state_dict`; a CheckpointError names what is missing, unknown or misshapen."""
-    pairs = list(_pairs(config, _spelling_of(state)))
-    _check_names({name for pair in pairs for name in pair.theirs}, state)
-    wanted = _shapes(config)
+    spelling = _spelling_of(state)
+    _check(state, _peer_shapes(config, spelling))
     result: dict[str, Tensor] = {}
-    for ours, theirs in pairs:
+    for ours, theirs in _pairs(config, spelling):
         parts = [_from_peer_shape(name, state[name]) for name in theirs]
         result[ours] = torch.cat(parts) if len(parts) > 1 else parts[0]
-        if result[ours].shape != wanted[ours]:
-            raise CheckpointError(
-                f"stable-worldmodel's {some(theirs)} gives {ours} the shape {list(result[ours].shape)}, "
-                f"the configuration needs {list(wanted[ours])}"
-            )
     return result
 
 
 def _pairs(config: JepaConfig, transformers: Transformers) -> Iterator[_Pair]:
     if not isinstance(config.encoder, ViTConfig) or config.latent_size != config.predictor.width:
         raise CheckpointError(
-            "stable-worldmodel's Le-WM has a ViT encoder and a predictor as wide as its latents, not a "
+            "stable-worldmodel's network has a ViT encoder and a predictor as wide as its latents, not a "
             f"{config.encoder.kind!r} encoder and width {config.predictor.width} for latents of {config.latent_size}"
         )
+    if config.ensemble != 1:
+        raise CheckpointError(f"stable-worldmodel's network has one predictor, not an ensemble of {config.ensemble}")
     yield from _encoder(config.encoder.depth, _SPELLINGS[transformers])
     yield from _projector("projector", "projector")
-    yield from _layer("action_embedding.0", "action_encoder.patch_embed")
-    yield from _layer("action_embedding.1", "action_encoder.embed.0")
-    yield from _layer("action_embedding.3", "action_encoder.embed.2")
+    yield from _layer("dynamics.0.action_embedding.0", "action_encoder.patch_embed")
+    yield from _layer("dynamics.0.action_embedding.1", "action_encoder.embed.0")
+    yield from _layer("dynamics.0.action_embedding.3", "action_encoder.embed.2")
     yield from _predictor(config.predictor.depth)
-    yield from _projector("predictor_projector", "pred_proj")
+    yield from _projector("dynamics.0.projector", "pred_proj")
 
 
 def _encoder(depth: int, spelling: _Spelling) -> Iterator[_Pair]:
@@ -115,10 +112,10 @@ def _encoder(depth: int, spelling: _Spelling) -> Iterator[_Pair]:
 
 
 def _predictor(depth: int) -> Iterator[_Pair]:
-    yield _Pair("predictor.positions", ("predictor.pos_embedding",))
-    yield from _layer("predictor.norm", "predictor.transformer.norm")
+    yield _Pair("dynamics.0.predictor.positions", ("predictor.pos_embedding",))
+    yield from _layer("dynamics.0.predictor.norm", "predictor.transformer.norm")
     for index in range(depth):
-        ours, theirs = f"predictor.blocks.{index}", f"predictor.transformer.layers.{index}"
+        ours, theirs = f"dynamics.0.predictor.blocks.{index}", f"predictor.transformer.layers.{index}"
         yield from _layer(f"{ours}.attention.norm", f"{theirs}.attn.norm")
         yield _Pair(f"{ours}.attention.qkv.weight", (f"{theirs}.attn.to_qkv.weight",))
         yield from _layer(f"{ours}.attention.out", f"{theirs}.attn.to_out.0")
@@ -152,16 +149,25 @@ def _spelling_of(state: Mapping[str, Tensor]) -> Transformers:
     return 4 if any(name.startswith(_SPELLINGS[4].layer) for name in state) else 5
 
 
-def _check_names(wanted: set[str], state: Mapping[str, Tensor]) -> None:
-    missing = sorted(wanted - state.keys())
-    unknown = sorted(name for name in state.keys() - wanted if not name.startswith(_UNUSED))
-    told = [f"{verb} {some(names)}" for verb, names in (("lacks", missing), ("has the unknown", unknown)) if names]
+def _check(state: Mapping[str, Tensor], wanted: Mapping[str, torch.Size]) -> None:
+    missing = sorted(wanted.keys() - state.keys())
+    unknown = sorted(name for name in state.keys() - wanted.keys() if not name.startswith(_UNUSED))
+    misshapen = [
+        f"{name} of shape {list(state[name].shape)} instead of {list(shape)}"
+        for name, shape in wanted.items()
+        if name in state and state[name].shape != shape
+    ]
+    told = [
+        f"{verb} {some(names)}"
+        for verb, names in (("lacks", missing), ("has the unknown", unknown), ("has", misshapen))
+        if names
+    ]
     if told:
-        raise CheckpointError(f"this is not a Le-WM of that configuration: its state {' and '.join(told)}")
+        raise CheckpointError(f"this is not a Le-WM or PLDM of that configuration: its state {' and '.join(told)}")
 
 
-def _shapes(config: JepaConfig) -> dict[str, torch.Size]:
+def _peer_shapes(config: JepaConfig, transformers: Transformers) -> dict[str, torch.Size]:
     size = config.action_size
     with torch.device("meta"):  # shapes only, no memory
         model = JepaWorldModel(config, ActionScaler((0.0,) * size, (1.0,) * size))
-    return {name: tensor.shape for name, tensor in model.state_dict().items()}
+    return {name: tensor.shape for name, tensor in to_peer_state(model, transformers=transformers).items()}

@@ -120,12 +120,11 @@ class CausalTransformer(nn.Module):
         self.config = config
         self.input = nn.Linear(size, config.width) if size != config.width else nn.Identity()
         self.positions = nn.Parameter(torch.randn(1, config.frames, config.width))
-        self.drop = nn.Dropout(config.dropout)
         self.blocks = cast("Sequence[_Block]", nn.ModuleList(_Block(config) for _ in range(config.depth)))
         self.norm = nn.LayerNorm(config.width)
 
     def forward(self, latents: Tensor, conditions: Tensor) -> Tensor:
-        x = self.drop(self.input(latents) + self.positions[:, : latents.shape[1]])
+        x = self.input(latents) + self.positions[:, : latents.shape[1]]
         for block, modulation in zip(self.blocks, self._modulations(conditions), strict=True):
             x = block(x, modulation)
         return self.norm(x)

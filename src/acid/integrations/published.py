@@ -1,0 +1,149 @@
+"""World models that stable-worldmodel has published: a folder with `config.json` and `weights*.pt`.
+
+Nothing in such a folder is executed. The configuration is read by `published_config`, the weights as bare tensors.
+Statistics of the actions are not in the folder; they come from the dataset that the model was trained on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from acid import models
+from acid.errors import CheckpointError, DataError, some
+from acid.integrations.published_config import Published, parse
+from acid.integrations.stable_worldmodel import from_peer_state
+from acid.models import JepaWorldModel
+from acid.types import ActionScaler
+
+CONFIG = "config.json"
+WEIGHTS = "weights*.pt"
+_FORBIDDEN = re.compile(r"GLOBAL (\S+)")  # how torch names what it refuses to import
+
+Folder = str | os.PathLike[str]
+
+
+def load_published(
+    folder: Folder, *, action_scaler: ActionScaler | Literal["identity"] | None = None, weights: str | None = None
+) -> JepaWorldModel:
+    """The Le-WM or PLDM of a published folder, ready to plan with.
+
+    `action_scaler` holds the statistics of the training actions, see `acid.data.fit_scaler`; "identity" is for callers
+    who normalise actions themselves. `weights` names one of several weight files.
+    """
+    config = read_config(folder).config
+    scaler = _scaler(action_scaler, config.action_size, folder)
+    file = _weights_file(Path(folder), weights)
+    tensors = _read_tensors(file)
+    try:
+        state = from_peer_state(tensors, config)
+    except CheckpointError as error:
+        raise CheckpointError(f"{file} does not fit {CONFIG} beside it: {error}") from error
+    model = JepaWorldModel(config, scaler)
+    model.load_state_dict(state)
+    return model.eval().requires_grad_(False)
+
+
+def read_config(folder: Folder) -> Published:
+    """Which world model a published folder holds, and its sizes."""
+    file = _existing(Path(folder), CONFIG)
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{file} is not valid JSON ({error}); fetch it again") from error
+    return parse(content, str(file))
+
+
+def convert(
+    folder: Folder, data: Folder, out: Folder, *, held_out: float = 0.0, weights: str | None = None
+) -> JepaWorldModel:
+    """Write a published world model to `out` as a checkpoint of ours, with the action statistics of a dataset.
+
+    The statistics are those of all episodes of `data`, as in the training of published models. `held_out` is the share
+    of its episodes that verifiers shall not see and evaluation may use; the world model itself may have seen them.
+    """
+    from acid.data import Episodes, fit_scaler  # needs the data extra, which loading does not
+
+    kind, config = read_config(folder)
+    if Path(out).resolve() == Path(folder).resolve():
+        raise CheckpointError(f"{out} is the published folder itself, whose {CONFIG} would be lost; name another")
+    with Episodes(data) as episodes:
+        block = _block(config.action_size, episodes.shape("action"), data)
+        scaler = fit_scaler(episodes, range(len(episodes)), block)
+        attributes = episodes.attributes
+    model = load_published(folder, action_scaler=scaler, weights=weights)
+    metadata = {
+        "published": {"folder": Path(folder).name, "weights": _weights_file(Path(folder), weights).name},
+        "data": {"file": Path(data).name, **attributes},
+        "recipe": {"held_out": held_out},
+    }
+    models.save(model, kind, Path(out), metadata)
+    return model
+
+
+def _scaler(given: ActionScaler | Literal["identity"] | None, size: int, folder: Folder) -> ActionScaler:
+    if given is None:
+        raise CheckpointError(
+            f"{folder} holds no action statistics: pass those of the dataset that the model was trained on, "
+            "action_scaler=acid.data.fit_scaler(episodes, range(len(episodes)), block) with block × action size = "
+            f"{size}, or action_scaler='identity' if you normalise actions yourself"
+        )
+    if given == "identity":
+        return ActionScaler((0.0,) * size, (1.0,) * size)
+    if given.size != size:
+        raise CheckpointError(
+            f"the model of {folder} takes actions of {size} numbers, the scaler makes {given.size} "
+            f"({given.env_size} × block {given.block}); it needs another block or another dataset"
+        )
+    return given
+
+
+def _block(size: int, shape: tuple[int, ...], data: Folder) -> int:
+    """Environment steps in one action of the model."""
+    if len(shape) != 1 or size % shape[0]:
+        raise DataError(f"the model takes {size} numbers, which is no whole number of the actions {shape} in {data}")
+    return size // shape[0]
+
+
+def _weights_file(folder: Path, name: str | None) -> Path:
+    if name is not None:
+        return _existing(folder, name)
+    found = sorted(folder.glob(WEIGHTS))
+    if not found:
+        raise CheckpointError(f"{folder} has no {WEIGHTS}, so it is not a complete checkpoint")
+    if len(found) > 1:
+        raise CheckpointError(f"{folder} holds {some([file.name for file in found])}: choose one with weights=...")
+    return found[0]
+
+
+def _read_tensors(file: Path) -> dict[str, Tensor]:
+    """A state dict, or an error: torch's unpickler without the right to import anything."""
+    try:
+        content = torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        forbidden = _FORBIDDEN.search(str(error))
+        if forbidden:
+            raise CheckpointError(
+                f"{file} asks to import {forbidden[1]} and was not opened; only a plain state dict is read"
+            ) from error
+        raise CheckpointError(f"{file} is truncated, damaged or not a state dict; fetch it again") from error
+    except (RuntimeError, EOFError, OSError, ValueError, LookupError) as error:
+        raise CheckpointError(f"{file} is truncated or damaged; fetch it again") from error
+    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise CheckpointError(f"{file} must hold a state dict, tensors by name, and holds something else")
+    return content
+
+
+def _existing(folder: Path, name: str) -> Path:
+    if not folder.is_dir():
+        raise CheckpointError(f"no published checkpoint at {folder}")
+    if not (folder / name).is_file():
+        raise CheckpointError(f"{folder} has no {name}, so it is not a complete checkpoint")
+    return folder / name
