@@ -1,13 +1,15 @@
 """The training loop: resuming to the exact step, schedule, averaging, metrics, bad losses."""
 
 import json
+import sys
 from dataclasses import replace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
-from acid.errors import CheckpointError
+from acid.errors import AcidError, CheckpointError
 from acid.loop import LoopConfig, TrainingError, learning_rate, train
 
 CONFIG = LoopConfig(steps=20, learning_rate=0.05, log_every=5, save_every=5, warmup=0.1)
@@ -91,3 +93,22 @@ def test_a_loss_that_is_not_a_number_stops_training_and_names_the_step():
     module = build()
     with pytest.raises(TrainingError, match="not finite at step 0"):
         train(module, lambda batch: {"loss": module(batch[0]).mean() * float("nan")}, stream, CONFIG)
+
+
+def test_tensorboard_gets_every_logged_number_when_asked(tmp_path, monkeypatch):
+    board = ModuleType("torch.utils.tensorboard")
+    written, closed = [], []
+    board.SummaryWriter = lambda folder: SimpleNamespace(  # type: ignore[attr-defined]
+        add_scalar=lambda name, value, step: written.append((name, step)), close=lambda: closed.append(folder)
+    )
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", board)
+    fit(tmp_path, replace(CONFIG, tensorboard=True))
+    assert closed == [tmp_path]
+    assert {step for name, step in written if name == "loss"} == {5, 10, 15, 20}
+    assert {"gradient_norm", "learning_rate"} <= {name for name, _ in written}
+
+
+def test_a_missing_tensorboard_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(AcidError, match=r"acid-planning\[tensorboard\]"):
+        fit(tmp_path, replace(CONFIG, tensorboard=True))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from acid import checkpoint
+from acid.errors import AcidError
 from acid.experiments.cell import Cell
 from acid.training.probe import probe
 
@@ -34,6 +35,8 @@ def write_card(cell: Cell, data: Path | None = None) -> Path:
 def _lines(cell: Cell) -> list[str]:
     stored = {part: checkpoint.load(cell.root / part) for part in PARTS if (cell.root / part).is_dir()}
     model = stored["model"].metadata
+    if "collection" not in model.get("data", {}):
+        raise AcidError(f"{cell.root / 'model'} does not tell how it was trained: cards are for models trained here")
     lines = [
         f"# {TITLES.get(cell.model, cell.model)} {model['recipe']['preset']} on {TITLES.get(cell.task, cell.task)}"
     ]

@@ -68,14 +68,16 @@ class _Segment:
 
 
 class ReacherPolicy:
-    """Smooth random torques mixed with reaching random poses, in segments of 0.4 to 1.2 s.
+    """Reaching random poses, and now and then smooth random torques, in segments of 0.4 to 1.2 s.
 
-    Both are damped, as a trained controller's would be: a frame does not show how fast the arm moves, so every unit of
-    speed at the start of a plan is an error that no planner can see.
+    It moves as a trained controller would, which is what the published data come from: smooth, nearly without noise, and
+    damped. So the data cover few of the actions that a search will try. (A frame does not show how fast the arm moves:
+    every unit of speed at the start of a plan is an error that no planner can see.)
     """
 
-    SMOOTHNESS = 0.85  # correlation of the wandering torque from one step to the next
-    TREMBLE = 0.05  # torque noise while reaching
+    WANDERING = 0.1  # share of the segments with random torques
+    SMOOTHNESS = 0.95  # correlation of the wandering torque from one step to the next
+    TREMBLE = 0.02  # torque noise while reaching
     DAMPING = np.array([0.3, 0.07])  # torque per rad/s while wandering; the wrist is light, more would make it chatter
     REACH = 1.5  # rad, how far away a pose to reach may be
 
@@ -87,7 +89,7 @@ class ReacherPolicy:
     def _draw_segment(self, task: Reacher) -> _Segment:
         rng = self._rng
         steps = int(rng.integers(20, 61))
-        if rng.random() < 0.5:
+        if rng.random() < self.WANDERING:
             return _Segment(steps, pose=None, damping=self.DAMPING, amplitude=rng.uniform(0.1, 0.4))
         limit = task.model.jnt_range[1, 1]
         pose = task.data.qpos + rng.uniform(-self.REACH, self.REACH, 2)
