@@ -70,7 +70,7 @@ class _Segment:
 class ReacherPolicy:
     """Reaching random poses, and now and then smooth random torques, in segments of 0.4 to 1.2 s.
 
-    It moves as a trained controller would, which is what published data come from: smooth, damped, nearly without noise.
+    It moves as a trained controller would, which is what published data come from: smooth, damped, hardly any noise.
     So the data cover few of the actions that a search will try. (A frame does not show how fast the arm moves: every
     unit of speed at the start of a plan is an error that no planner can see.)
     """
