@@ -12,7 +12,8 @@ _HEADINGS = (*_TEXTS, "λ", "n", "result", "against Original", "p", "final error
 
 def table(summaries: Sequence[Summary]) -> str:
     """One line per condition. The split is a column only if there is more than one."""
-    heading, rows = list(_HEADINGS), [list(_cells(s)) for s in summaries]
+    heading: list[str] = list(_HEADINGS)
+    rows = [list(_cells(s)) for s in summaries]
     if len({s.split for s in summaries}) > 1:
         heading.append("split")
         rows = [[*row, s.split] for row, s in zip(rows, summaries, strict=True)]
