@@ -53,11 +53,13 @@ def test_results_as_json(tmp_path, capsys):
     shared = {
         **{"task": "reacher", "model": "lewm", "search": "cem-n30-j30-k3", "split": "test", "seed": 0},
         **{"metric": "success", "higher_is_better": True, "final_error": 0.1, "plan_seconds": 0.2},
-        **{"checkpoints": {}, "goal_offset": 25, "budget": 50},
+        **{"checkpoints": {}, "goal_offset": 25, "budget": 50, "solved_at_start": False},
     }
     for condition, lam, wins in (("original", None, 3), ("acid", 0.5, 7)):
         lines = [
-            json.dumps(shared | {"condition": condition, "lambda": lam, "instance": f"i{k}", "success": k < wins})
+            json.dumps(
+                shared | {"condition": condition, "lambda": lam, "instance": f"i{k}", "draw": k, "success": k < wins}
+            )
             + "\n"
             for k in range(10)
         ]

@@ -198,3 +198,12 @@ def test_one_lambda_serves_all_tasks_of_a_world_model(tmp_path):
     summaries = summarise(tmp_path, split="select")
     assert choose_lambda(summaries, "m") == 0.3
     assert choose_lambda(summaries, "m", task="plane") == 0.5
+
+
+def test_rows_of_an_older_version_are_named(tmp_path):
+    write(tmp_path, "original", [0, 1], search=BIG)
+    (path,) = tmp_path.rglob("*.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    path.write_text("".join(json.dumps({n: v for n, v in row.items() if n != "draw"}) + "\n" for row in rows))
+    with pytest.raises(DataError, match="no column 'draw': they were written by an older version"):
+        summarise(tmp_path)

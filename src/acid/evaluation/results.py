@@ -120,6 +120,13 @@ Group = list[dict[str, Any]]
 
 def counted(rows: Group, starts: Starts) -> Group:
     """The rows of one condition that count by a protocol; see `Instances` for what was run."""
+    lacking = [name for name in ("draw", "solved_at_start") if name not in rows[0]]
+    if lacking:
+        first = rows[0]
+        raise DataError(
+            f"the rows of {first['condition']} for {first['task']}, {first['model']} have no column {lacking[0]!r}: "
+            "they were written by an older version; run them again with --fresh"
+        )
     strict = [row for row in rows if not row["solved_at_start"]]
     return strict if starts == "strict" else [row for row in rows if row["draw"] < len(strict)]
 
