@@ -110,7 +110,7 @@ def test_another_collections_parts_and_existing_files_are_refused(tmp_path):
 
 def test_shrinking_averages_squares():
     pixels = np.random.default_rng(0).integers(0, 256, (8, 6, 3), np.uint8)
-    from acid.tasks.mujoco_task import _shrink
+    from acid.tasks.offscreen import shrink
 
     expected = pixels.reshape(4, 2, 3, 2, 3).mean((1, 3)).astype(np.uint8)
-    assert (_shrink(pixels, 2) == expected).all()
+    assert (shrink(pixels, 2) == expected).all()

@@ -11,6 +11,8 @@ TASKS = {
     "reacher": ("acid.tasks.reacher", "Reacher"),
     "pusht": ("acid.tasks.pusht", "PushT"),
     "cube": ("acid.tasks.cube", "Cube"),
+    "rope": ("acid.tasks.deformable", "Rope"),
+    "granular": ("acid.tasks.deformable", "Granular"),
 }
 
 

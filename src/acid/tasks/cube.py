@@ -11,6 +11,7 @@ import numpy as np
 
 from acid.tasks.base import checked_size, on_circle
 from acid.tasks.mujoco_task import MujocoTask, Quality, mujoco
+from acid.tasks.offscreen import Offscreen
 
 TOLERANCE = 0.04  # m, between cube centres
 _EFFECTOR = "ur5e/robotiq/pinch"  # the point between the finger tips
@@ -46,8 +47,8 @@ class Cube(MujocoTask):
         start = int(self.model.joint("object_joint_0").qposadr[0])
         self._cube = slice(start, start + 7)  # position and quaternion in qpos
         self._drawing = scene_model(self.env, quality)
-        self._make_room(self._drawing)
         self._drawing_data = mujoco.MjData(self._drawing)
+        self._offscreen = Offscreen(self._drawing, size)
 
     @property
     def state_size(self) -> int:
@@ -69,9 +70,9 @@ class Cube(MujocoTask):
     def _simulate(self, action: np.ndarray) -> None:
         self.env.step(action)
 
-    def _scene(self) -> tuple[Any, Any]:
+    def _scene(self) -> Any:
         self._drawing_data.qpos[:] = self.data.qpos
-        return self._drawing, self._drawing_data
+        return self._drawing_data
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         self.env.reset(seed=seed)

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import weakref
 from typing import Any, Literal
 
+import gymnasium
 import numpy as np
 
-from acid.tasks import headless
 from acid.tasks.base import Task, checked_size
+from acid.tasks.offscreen import Offscreen, draw_fast, mujoco
 
-headless.configure()
-
-import gymnasium  # noqa: E402
-import mujoco as untyped_mujoco  # noqa: E402
-
-mujoco: Any = untyped_mujoco  # a compiled module without type stubs
 Quality = Literal["fast", "full"]
 
 
@@ -25,11 +17,9 @@ class MujocoTask(Task):
     """A task on one MuJoCo model. Subclasses build the model and say what success means.
 
     quality "fast" draws without shadows, reflections or multisampling; "full" keeps what the model asks for.
-    Either way a frame is drawn `supersample` times larger and averaged down: in software that costs far less than
-    multisampling (1.1 against 2.5 ms a 64-px frame) and keeps the sub-pixel motion that small images need.
+    Either way a frame is drawn larger and averaged down.
     """
 
-    supersample = 2
     camera: int | str = 0
     state_parts: int = int(mujoco.mjtState.mjSTATE_INTEGRATION)  # the bits of mjtState that can change in this task
 
@@ -38,21 +28,12 @@ class MujocoTask(Task):
         self.model = model
         self.data = mujoco.MjData(model) if data is None else data
         self._quality = quality
-        self._renderer: Any = None
+        self._offscreen = Offscreen(model, size)
         if quality == "fast":
-            model.vis.quality.shadowsize = 0
-            model.vis.quality.offsamples = 0
-            model.mat_reflectance[:] = 0
-        self._drawn = size * self.supersample
-        self._make_room(model)
+            draw_fast(model)
         low, high = model.actuator_ctrlrange.T.astype(np.float32)
         self.action_space = gymnasium.spaces.Box(low, high, dtype=np.float32)
         self.observation_space = gymnasium.spaces.Box(0, 255, (size, size, 3), np.uint8)
-
-    def _make_room(self, model: Any) -> None:
-        """Let the model's drawing buffer hold a frame before it is averaged down."""
-        model.vis.global_.offwidth = max(model.vis.global_.offwidth, self._drawn)
-        model.vis.global_.offheight = max(model.vis.global_.offheight, self._drawn)
 
     @property
     def state_size(self) -> int:
@@ -81,25 +62,14 @@ class MujocoTask(Task):
         mujoco.mj_step(self.model, self.data)
 
     def render(self) -> np.ndarray:  # type: ignore[override]
-        if self._renderer is None:
-            self._renderer = self._open_renderer()
-        model, data = self._scene()
+        model, data = self._offscreen.model, self._scene()
         mujoco.mj_kinematics(model, data)  # positions of the current state, not of the last step's start
         mujoco.mj_camlight(model, data)
-        self._renderer.update_scene(data, camera=self.camera)
-        return _shrink(self._renderer.render(), self.supersample)
+        return self._offscreen.draw(data, self.camera)
 
-    def _scene(self) -> tuple[Any, Any]:
-        """The model and the data to draw."""
-        return self.model, self.data
-
-    def _open_renderer(self) -> Any:
-        try:
-            renderer = mujoco.Renderer(self._scene()[0], self._drawn, self._drawn)
-        except Exception as error:
-            raise headless.advice(error) from error
-        _close_at_exit(self)  # after the context exists: exit handlers run last in, first out
-        return renderer
+    def _scene(self) -> Any:
+        """The data to draw, of the model that `_offscreen` draws."""
+        return self.data
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[np.ndarray, dict]:
         super().reset(seed=seed)
@@ -113,28 +83,4 @@ class MujocoTask(Task):
         raise NotImplementedError
 
     def close(self) -> None:
-        if self._renderer is not None:
-            self._renderer.close()
-            self._renderer = None
-
-
-def _shrink(pixels: np.ndarray, factor: int) -> np.ndarray:
-    """The mean of each factor × factor square, uint8 [H, W, 3] to [H/factor, W/factor, 3]."""
-    total = np.zeros((pixels.shape[0] // factor, pixels.shape[1] // factor, 3), np.uint16)
-    for row in range(factor):  # whole strided planes: ten times faster than a reduction over tiny axes
-        for column in range(factor):
-            total += pixels[row::factor, column::factor]
-    return (total // factor**2).astype(np.uint8)
-
-
-def _close_at_exit(task: MujocoTask) -> None:
-    """Free the GL context before the interpreter tears its libraries down: a late one prints a traceback."""
-    reference = weakref.ref(task)
-
-    def close() -> None:
-        alive = reference()
-        if alive is not None:
-            with contextlib.suppress(Exception):
-                alive.close()
-
-    atexit.register(close)
+        self._offscreen.close()
