@@ -44,12 +44,14 @@ MAY_NEED = {
     "nn": {"torch"},
     "planning": {"torch", "numpy", "safetensors"},
     "verifier": {"torch", "numpy", "safetensors"},
-    "models": {"torch", "numpy", "safetensors"},
+    "models": {"torch", "numpy", "safetensors", "transformers"},  # the last for one encoder, when it is asked for
     "loop": {"torch", "numpy", "safetensors"},
     "checkpoint": {"torch", "numpy", "safetensors"},
 }
 
-OPTIONAL_PACKAGES = ("h5py", "mujoco", "dm_control", "gymnasium", "matplotlib", "imageio", "tyro", "scipy")
+OPTIONAL_PACKAGES = (
+    *("h5py", "mujoco", "dm_control", "gymnasium", "matplotlib", "imageio", "tyro", "scipy", "transformers"),
+)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,19 @@ def test_row_numbers_index_the_latents(write: Callable[..., Path]) -> None:
     assert told[-1] == (episodes.rows, episodes.rows)
 
 
+def test_many_tokens_are_kept_in_half_precision(write: Callable[..., Path], tmp_path: Path) -> None:
+    episodes = Episodes(write())
+
+    def compute() -> Tensor:
+        return encode_episodes(episodes, lambda frames: where(frames).repeat(1, 6, 1), ids=[1], dtype=torch.float16)
+
+    latents = cached_latents(tmp_path / "latents.safetensors", "a", compute)
+    assert (latents.shape, latents.dtype) == ((episodes.rows, 6, 2), torch.float16)
+    stored = cached_latents(tmp_path / "latents.safetensors", "a", lambda: torch.zeros(1))
+    assert stored.dtype == torch.float16
+    assert torch.equal(stored.nan_to_num(-1.0), latents.nan_to_num(-1.0))
+
+
 def test_episodes_left_out_are_nan(write: Callable[..., Path]) -> None:
     episodes = Episodes(write())
     latents = encode_episodes(episodes, where, ids=[2, 0], batch=7)

@@ -13,9 +13,11 @@ from acid.verifier import ActionFlow, FlowConfig, flow_matching_loss
 SIZE = TransformerSize(width=24, depth=3, heads=3, mlp_ratio=2)
 
 
-def make_flow(*, tokens: int = 1, conditions: int = 0, noise: str = "zero", steps: int = 1) -> ActionFlow:
+def make_flow(
+    *, tokens: int = 1, merge: bool = False, conditions: int = 0, noise: str = "zero", steps: int = 1
+) -> ActionFlow:
     torch.manual_seed(0)
-    flow = ActionFlow(FlowConfig(5, tokens, 3, SIZE, steps=steps, noise=noise, conditions=conditions))
+    flow = ActionFlow(FlowConfig(5, tokens, 3, SIZE, steps=steps, noise=noise, merge=merge, conditions=conditions))
     for parameter in flow.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     return flow.requires_grad_(False)
@@ -33,10 +35,11 @@ def uncached_infer(flow: ActionFlow, latent: Tensor, next_latent: Tensor, noise:
     return torch.stack(rows)
 
 
+@pytest.mark.parametrize("merge", [False, True])
 @pytest.mark.parametrize("tokens", [1, 4])
 @pytest.mark.parametrize("steps", [1, 7])
-def test_cached_and_uncached_inference_agree(tokens, steps):
-    flow = make_flow(tokens=tokens)
+def test_cached_and_uncached_inference_agree(tokens, steps, merge):
+    flow = make_flow(tokens=tokens, merge=merge)
     latent, next_latent, noise = torch.randn(6, tokens, 5), torch.randn(6, tokens, 5), torch.randn(6, 3)
     cached = flow.infer(latent, next_latent, steps=steps, noise=noise)
     torch.testing.assert_close(cached, uncached_infer(flow, latent, next_latent, noise, steps))
@@ -63,8 +66,16 @@ def test_any_leading_shape_and_any_number_of_rows():
             torch.testing.assert_close(actions[-1:], flow.infer(latent[-1:], next_latent[-1:]), rtol=1e-4, atol=1e-5)
 
 
-def test_frames_are_told_apart_and_so_are_tokens():
-    flow = make_flow(tokens=2)
+def test_merged_frames_are_two_prefix_tokens():
+    latents = torch.randn(3, 4, 5)
+    for merge, expected in [(False, 8), (True, 2)]:
+        memory = make_flow(tokens=4, merge=merge).remember(latents, latents)
+        assert {part.key.shape[2] for part in memory} == {expected}
+
+
+@pytest.mark.parametrize("merge", [False, True])
+def test_frames_are_told_apart_and_so_are_tokens(merge):
+    flow = make_flow(tokens=2, merge=merge)
     latent, next_latent = torch.randn(3, 2, 5), torch.randn(3, 2, 5)
     answer = flow.infer(latent, next_latent)
     assert not torch.allclose(answer, flow.infer(next_latent, latent))

@@ -23,9 +23,10 @@ def encode_episodes(
     *,
     ids: Sequence[int] | np.ndarray | None = None,
     batch: int = 512,
+    dtype: torch.dtype = torch.float32,
     progress: Callable[[int, int], None] | None = None,
 ) -> Tensor:
-    """Latents [rows, P, D] (float32, CPU) of every frame, so that row numbers of the dataset index them.
+    """Latents [rows, P, D] (on the CPU, as `dtype`) of every frame, so that row numbers of the dataset index them.
 
     `encode` takes uint8 [M, H, W, 3] and gives [M, P, D]. With `ids`, only those episodes are encoded and every other
     row is NaN. `progress` is told (frames done, frames in all) after each batch.
@@ -36,11 +37,11 @@ def encode_episodes(
     latents: Tensor | None = None
     for start in range(0, len(rows), batch):
         chosen = rows[start : start + batch]
-        encoded = encode(torch.from_numpy(episodes.read("pixels", chosen))).float().cpu()
+        encoded = encode(torch.from_numpy(episodes.read("pixels", chosen))).to("cpu", dtype)
         if encoded.dim() != 3 or len(encoded) != len(chosen):
             raise DataError(f"encode must give [{len(chosen)}, P, D], got {list(encoded.shape)}")
         if latents is None:
-            latents = torch.full((episodes.rows, *encoded.shape[1:]), float("nan"))
+            latents = torch.full((episodes.rows, *encoded.shape[1:]), float("nan"), dtype=dtype)
         latents[torch.from_numpy(chosen)] = encoded
         if progress is not None:
             progress(start + len(chosen), len(rows))

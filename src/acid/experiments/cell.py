@@ -20,7 +20,7 @@ from acid.evaluation import (
     RandomAgent,
     fingerprint,
 )
-from acid.models import JepaWorldModel
+from acid.models import AnyWorldModel
 from acid.models.decoder import Decoder
 from acid.planning import (
     ActionConsistency,
@@ -61,10 +61,10 @@ class Cell:
     def instances_file(self, split: str) -> Path:
         return ASSETS / self.task / f"instances-{split}.jsonl"
 
-    def world_model(self) -> JepaWorldModel:
+    def world_model(self) -> AnyWorldModel:
         return models.load(self.root / "model")
 
-    def verifier(self, model: JepaWorldModel) -> Verifier:
+    def verifier(self, model: AnyWorldModel) -> Verifier:
         verifier = Verifier.load(self.root / "verifier")
         if verifier.scaler != model.scaler:
             raise CheckpointError(f"{self.root}: the verifier was fitted with other action statistics than the model")
@@ -128,7 +128,7 @@ def agent(cell: Cell, condition: Condition, search: Search, protocol: Protocol) 
     return PlanningAgent(Controller(plans, execute=HORIZON)), cell.provenance(["model", "verifier"])
 
 
-def _check_action_size(cell: Cell, model: JepaWorldModel) -> None:
+def _check_action_size(cell: Cell, model: AnyWorldModel) -> None:
     size = tasks.make(cell.task).action_size
     if model.scaler.env_size != size:
         raise CheckpointError(

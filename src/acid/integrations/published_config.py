@@ -50,7 +50,7 @@ _LARGEST, _DEEPEST = 65_536, 256  # far above any real network; a file that asks
 class Published(NamedTuple):
     """What a published configuration describes."""
 
-    kind: str  # of world model, as in `acid.models.OBJECTIVES`
+    kind: str  # of world model, as in `acid.models.KINDS`
     config: JepaConfig
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,33 +11,53 @@ import torch
 
 from acid import checkpoint
 from acid.errors import AcidError, CheckpointError, look_up
+from acid.models import dinowm, jepa
+from acid.models.dinowm import DinoWMConfig, DinoWMObjective, DinoWMObjectiveConfig, DinoWorldModel
 from acid.models.jepa import PRESETS as JEPA_PRESETS
 from acid.models.jepa import JepaConfig, JepaWorldModel
 from acid.models.lewm import LeWMConfig, LeWMObjective
 from acid.models.pldm import PLDMConfig, PLDMObjective
 from acid.types import ActionScaler
 
-Objective = LeWMObjective | PLDMObjective
-ObjectiveConfig = LeWMConfig | PLDMConfig
-OBJECTIVES: dict[str, tuple[type, type]] = {"lewm": (LeWMConfig, LeWMObjective), "pldm": (PLDMConfig, PLDMObjective)}
+AnyWorldModel = JepaWorldModel | DinoWorldModel
+Objective = LeWMObjective | PLDMObjective | DinoWMObjective
+ObjectiveConfig = LeWMConfig | PLDMConfig | DinoWMObjectiveConfig
 
 
-def build(kind: str, preset: str, scaler: ActionScaler) -> JepaWorldModel:
-    """A fresh world model of a kind in a preset size."""
-    look_up(OBJECTIVES, kind, "world model")
-    return JepaWorldModel(look_up(JEPA_PRESETS, preset, "preset")(scaler.size), scaler)
+@dataclass(frozen=True)
+class Kind:
+    """A kind of world model: its network in named sizes, and what it is trained to minimise."""
+
+    presets: Mapping[str, Callable[[int], Any]]  # name to configuration, given the action size
+    config: type
+    model: type
+    objective_config: type
+    objective: type
 
 
-def objective(kind: str, config: ObjectiveConfig, model: JepaWorldModel) -> Objective:
+KINDS = {
+    "lewm": Kind(jepa.PRESETS, JepaConfig, JepaWorldModel, LeWMConfig, LeWMObjective),
+    "pldm": Kind(jepa.PRESETS, JepaConfig, JepaWorldModel, PLDMConfig, PLDMObjective),
+    "dinowm": Kind(dinowm.PRESETS, DinoWMConfig, DinoWorldModel, DinoWMObjectiveConfig, DinoWMObjective),
+}
+
+
+def build(kind: str, preset: str, scaler: ActionScaler, **options: Any) -> AnyWorldModel:
+    """A fresh world model of a kind in a preset size; options are those of its class, e.g. a DINO-WM's `encoder`."""
+    found = look_up(KINDS, kind, "world model")
+    return found.model(look_up(found.presets, preset, "preset")(scaler.size), scaler, **options)
+
+
+def objective(kind: str, config: ObjectiveConfig, model: AnyWorldModel) -> Objective:
     """What a kind of world model is trained to minimise."""
-    wanted, cls = look_up(OBJECTIVES, kind, "world model")
-    if not isinstance(config, wanted):
-        raise AcidError(f"the objective of {kind!r} is set by a {wanted.__name__}, got {config!r}")
-    return cls(config, model)
+    found = look_up(KINDS, kind, "world model")
+    if not isinstance(config, found.objective_config):
+        raise AcidError(f"the objective of {kind!r} is set by a {found.objective_config.__name__}, got {config!r}")
+    return found.objective(config, model)
 
 
 def save(
-    model: JepaWorldModel, kind: str, folder: Path, metadata: Mapping[str, Any], *, half_precision: bool = False
+    model: AnyWorldModel, kind: str, folder: Path, metadata: Mapping[str, Any], *, half_precision: bool = False
 ) -> None:
     """Write a checkpoint; half precision stores 16 bits a weight, which load as 32 again."""
     checkpoint.save(
@@ -50,25 +71,30 @@ def save(
     )
 
 
-def load(folder: str | Path) -> JepaWorldModel:
-    """The world model of a checkpoint folder, ready to plan with."""
+def load(folder: str | Path, **options: Any) -> AnyWorldModel:
+    """The world model of a checkpoint folder, ready to plan with; options as in `build`."""
     stored = checkpoint.load(folder)
-    if stored.kind not in OBJECTIVES:
-        raise CheckpointError(
-            f"{folder} holds a {stored.kind!r} checkpoint, not a world model ({', '.join(OBJECTIVES)})"
-        )
+    if stored.kind not in KINDS:
+        raise CheckpointError(f"{folder} holds a {stored.kind!r} checkpoint, not a world model ({', '.join(KINDS)})")
     if stored.scaler is None:
         raise CheckpointError(f"{folder} has no action statistics; a model that cannot be de-normalised cannot be used")
-    model = JepaWorldModel(checkpoint.config_from(JepaConfig, stored.config), stored.scaler)
+    kind = KINDS[stored.kind]
+    model = kind.model(checkpoint.config_from(kind.config, stored.config), stored.scaler, **options)
     checkpoint.load_state(model, stored)
     return model.eval().requires_grad_(False)
 
 
 __all__ = [
     "JEPA_PRESETS",
-    "OBJECTIVES",
+    "KINDS",
+    "AnyWorldModel",
+    "DinoWMConfig",
+    "DinoWMObjective",
+    "DinoWMObjectiveConfig",
+    "DinoWorldModel",
     "JepaConfig",
     "JepaWorldModel",
+    "Kind",
     "LeWMConfig",
     "LeWMObjective",
     "Objective",

@@ -36,7 +36,9 @@ class _Memory:
     values: list[Tensor] = field(default_factory=list)
 
 
-class _Attention(nn.Module):
+class Attention(nn.Module):
+    """Attention after a layer norm, whose heads need not add up to the width."""
+
     def __init__(self, config: CausalConfig) -> None:
         super().__init__()
         inner = config.heads * config.head_width
@@ -49,9 +51,17 @@ class _Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Every token attends to itself and the ones before: [M, t, width] to [M, t, width]."""
+        return self.mix(*self.project(x), is_causal=True)
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Tokens [M, t, width] to queries, keys and values, each [M, heads, t, head_width]."""
         q, k, v = (part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.qkv(self.norm(x)).chunk(3, -1))
+        return q, k, v
+
+    def mix(self, q: Tensor, k: Tensor, v: Tensor, *, is_causal: bool = False, mask: Tensor | None = None) -> Tensor:
+        """Queries over keys and values, all [M, heads, ·, head_width], to [M, t, width]; True in a mask is seen."""
         dropout = self.dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout)
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal, dropout_p=dropout)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
     def extend(self, x: Tensor, memory: _Memory, *, wanted: int) -> Tensor:
@@ -71,12 +81,16 @@ class _Attention(nn.Module):
         return torch.stack([self.out(frame.flatten(1)) for frame in mixed])
 
 
-class _Block(nn.Module):
-    def __init__(self, config: CausalConfig) -> None:
+class Block(nn.Module):
+    """Attention and MLP, both residual and, unless `conditioned` is off, modulated by a condition (AdaLN-zero)."""
+
+    modulation: nn.Linear
+
+    def __init__(self, config: CausalConfig, *, conditioned: bool = True) -> None:
         super().__init__()
         width = config.width
         self.norm_attention = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
-        self.attention = _Attention(config)
+        self.attention = Attention(config)
         self.drop = nn.Dropout(config.dropout)
         self.norm_mlp = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
         self.mlp = nn.Sequential(
@@ -87,21 +101,26 @@ class _Block(nn.Module):
             nn.Linear(config.mlp_width, width),
             nn.Dropout(config.dropout),
         )
-        self.modulation = nn.Linear(width, 6 * width)
-        nn.init.zeros_(self.modulation.weight)
-        nn.init.zeros_(self.modulation.bias)
+        if conditioned:
+            self.modulation = nn.Linear(width, 6 * width)
+            nn.init.zeros_(self.modulation.weight)
+            nn.init.zeros_(self.modulation.bias)
 
     def forward(self, x: Tensor, modulation: Tensor) -> Tensor:
         """Tokens [M, t, width] and six AdaLN numbers per channel [M, t, 6·width] to tokens [M, t, width]."""
-        return self._update(x, modulation, self.attention)
+        return self.update(x, modulation, self.attention)
 
     def extend(self, x: Tensor, modulation: Tensor, memory: _Memory, *, wanted: int) -> Tensor:
         """New frames [t, M, width], modulations [t, M, 6·width], to the last `wanted` frames [wanted, M, width]."""
-        return self._update(x, modulation, lambda y: self.attention.extend(y, memory, wanted=wanted), wanted)
+        return self.update(x, modulation, lambda y: self.attention.extend(y, memory, wanted=wanted), wanted)
 
-    def _update(
-        self, x: Tensor, modulation: Tensor, attend: Callable[[Tensor], Tensor], wanted: int | None = None
+    def update(
+        self, x: Tensor, modulation: Tensor | None, attend: Callable[[Tensor], Tensor], wanted: int | None = None
     ) -> Tensor:
+        """Tokens after attention and MLP; of modulated ones `attend` may answer the last `wanted` alone."""
+        if modulation is None:
+            x = x + self.drop(attend(x))
+            return x + self.mlp(x)
         shift_a, scale_a, gate_a, shift_m, scale_m, gate_m = modulation.chunk(6, -1)
         attended = attend(torch.addcmul(shift_a, self.norm_attention(x), 1 + scale_a))
         if wanted is not None:
@@ -113,14 +132,14 @@ class _Block(nn.Module):
 class CausalTransformer(nn.Module):
     """Latents [M, t, size] and conditions [M, t, width] to next-latent features [M, t, width]."""
 
-    blocks: Sequence[_Block]
+    blocks: Sequence[Block]
 
     def __init__(self, config: CausalConfig, size: int) -> None:
         super().__init__()
         self.config = config
         self.input = nn.Linear(size, config.width) if size != config.width else nn.Identity()
         self.positions = nn.Parameter(torch.randn(1, config.frames, config.width))
-        self.blocks = cast("Sequence[_Block]", nn.ModuleList(_Block(config) for _ in range(config.depth)))
+        self.blocks = cast("Sequence[Block]", nn.ModuleList(Block(config) for _ in range(config.depth)))
         self.norm = nn.LayerNorm(config.width)
 
     def forward(self, latents: Tensor, conditions: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from acid.training.latents import LatentDataset
 from acid.verifier import LITE, LITE_FIT, PAPER, PAPER_FIT, FitConfig, Policy, TransformerSize, Verifier
 
 Fitted = TypeVar("Fitted", Verifier, Policy)
+MERGE_ABOVE = 4  # tokens per latent
 POLICY_HORIZON = 5  # blocks, as far as the planner looks
 
 
@@ -22,6 +23,7 @@ POLICY_HORIZON = 5  # blocks, as far as the planner looks
 class InverseRecipe:
     size: TransformerSize = LITE
     fit: FitConfig = field(default_factory=lambda: LITE_FIT)
+    merge: bool | None = None  # frames as one prefix token each; None: where a latent has more than MERGE_ABOVE tokens
 
 
 RECIPES = {
@@ -53,6 +55,7 @@ def _train(
     fit: Callable[..., Fitted], dataset: LatentDataset, out: Path, recipe: InverseRecipe, progress: Progress | None
 ) -> Fitted:
     """Fit and save; an interrupted run continues from `out`/run."""
+    merge = dataset.latents.shape[1] > MERGE_ABOVE if recipe.merge is None else recipe.merge
     clock = time.process_time()
     fitted = fit(
         dataset.latents,
@@ -61,6 +64,7 @@ def _train(
         stride=dataset.frameskip,
         size=recipe.size,
         training=recipe.fit,
+        merge=merge,
         scaler=dataset.model.scaler,
         folder=out / "run",
         progress=progress,

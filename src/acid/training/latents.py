@@ -12,7 +12,7 @@ from torch import Tensor
 
 from acid import checkpoint, models
 from acid.data import Episodes, cached_latents, encode_episodes, split
-from acid.models import JepaWorldModel
+from acid.models import AnyWorldModel, DinoWorldModel
 
 CACHE = "latents.safetensors"
 
@@ -21,10 +21,10 @@ CACHE = "latents.safetensors"
 class LatentDataset:
     """The training episodes of a world model, frame by frame (rows of an episode are consecutive)."""
 
-    model: JepaWorldModel
+    model: AnyWorldModel
     episodes: Episodes
     rows: np.ndarray  # [M] rows of the dataset
-    latents: Tensor  # [M, P, D]
+    latents: Tensor  # [M, P, D], float16 where there are many tokens
     actions: Tensor  # [M, A] blocks in environment units; NaN where the block would leave the episode
     ids: Tensor  # [M] episode numbers
 
@@ -41,12 +41,14 @@ def load_latents(
     held_out = checkpoint.load(model_folder).metadata["recipe"]["held_out"]
     episodes = Episodes(data, require=("pixels", "action"))
     train = split(len(episodes), held_out).train
-    fingerprint = f"{checkpoint.fingerprint(model_folder)} {len(episodes)} {episodes.rows} {episodes.attributes}"
-    latents = cached_latents(
-        data.with_name(f"{data.stem}.{checkpoint.fingerprint(model_folder)}.{CACHE}"),
-        fingerprint,
-        lambda: encode_episodes(episodes, model.encode, ids=train, progress=progress),
-    )
+    if isinstance(model, DinoWorldModel):
+        latents = encode_all(model, episodes, progress=progress)
+    else:
+        latents = _cached(
+            checkpoint.fingerprint(model_folder),
+            episodes,
+            lambda: encode_episodes(episodes, model.encode, ids=train, progress=progress),
+        )
     rows = episodes.rows_of(train)
     return LatentDataset(
         model=model,
@@ -56,6 +58,27 @@ def load_latents(
         actions=torch.from_numpy(action_blocks(episodes, train, model.scaler.block)),
         ids=torch.from_numpy(np.repeat(train, episodes.lengths[train])),
     )
+
+
+def encode_all(
+    model: DinoWorldModel, episodes: Episodes, *, progress: Callable[[int, int], None] | None = None
+) -> Tensor:
+    """Tokens float16 [rows, P, D] of every frame, encoded once for the predictor, the verifier and all that follows.
+
+    The cache belongs to the frozen encoder with its projection, whatever predictor is trained on it.
+    """
+    return _cached(
+        model.encoder_fingerprint,
+        episodes,
+        lambda: encode_episodes(episodes, model.encode, batch=64, dtype=torch.float16, progress=progress),
+    )
+
+
+def _cached(encoder: str, episodes: Episodes, compute: Callable[[], Tensor]) -> Tensor:
+    """Latents kept beside their dataset, in a file named after what encoded them."""
+    data = Path(episodes.path)
+    fingerprint = f"{encoder} {len(episodes)} {episodes.rows} {episodes.attributes}"
+    return cached_latents(data.with_name(f"{data.stem}.{encoder}.{CACHE}"), fingerprint, compute)
 
 
 def action_blocks(episodes: Episodes, ids: np.ndarray, block: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from acid import checkpoint, models, tasks
 from acid.data import Episodes, split
-from acid.models import JepaWorldModel
+from acid.models import AnyWorldModel
 
 EPISODES = 300  # at most, for fitting; a third of that for testing
 STRIDE = 5  # neighbouring frames tell the same
@@ -42,7 +42,7 @@ def r2(fit_inputs: Tensor, fit_targets: Tensor, inputs: Tensor, targets: Tensor)
 
 
 def _look(
-    model: JepaWorldModel, task: tasks.Task, episodes: Episodes, ids: np.ndarray
+    model: AnyWorldModel, task: tasks.Task, episodes: Episodes, ids: np.ndarray
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Latents [n, D] of some frames and the named quantities [n, k] that they show, in double precision."""
     latents: list[Tensor] = []

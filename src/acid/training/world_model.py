@@ -13,7 +13,7 @@ from torch import nn
 
 from acid import models
 from acid.data import Batch, Episodes, Split, Windows, batches, fit_scaler, split
-from acid.errors import look_up
+from acid.errors import AcidError, look_up
 from acid.loop import LoopConfig, Progress, train
 from acid.models import JepaWorldModel, LeWMConfig, Objective, ObjectiveConfig, PLDMConfig
 
@@ -77,6 +77,8 @@ def train_world_model(
     scaler = fit_scaler(episodes, parts.train, recipe.frameskip)
     torch.manual_seed(recipe.loop.seed)
     model = models.build(recipe.kind, recipe.preset, scaler)
+    if not isinstance(model, JepaWorldModel):
+        raise AcidError(f"a {recipe.kind!r} is trained on encoded frames, not on pixels: use training.token_model")
     learner = _Learner(model, models.objective(recipe.kind, recipe.objective, model))
     windows = Windows(episodes, parts.train, model.config.history + 1, recipe.frameskip)
 

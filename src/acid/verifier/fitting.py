@@ -48,7 +48,7 @@ def fit_flow(
     progress: Progress | None = None,
 ) -> None:
     """Fit a flow in place to the `chosen` indices of transitions whose actions are normalised."""
-    flow.set_latent_statistics(transitions.latents[transitions.start[chosen]])
+    flow.set_latent_statistics(transitions.latents[transitions.start[chosen]].float())
 
     def loss(index: Tensor) -> dict[str, Tensor]:
         return {"loss": flow_matching_loss(flow, *transitions.batch(index))}

@@ -37,6 +37,7 @@ class FlowConfig:
     size: TransformerSize = PAPER
     steps: int = 1  # Euler steps; one gives the mean action, many sample one
     noise: Literal["zero", "fixed"] = "zero"  # where the steps start: at 0, or at one draw shared by all transitions
+    merge: bool = False  # read each frame as one prefix token instead of P: much faster where P is large
     conditions: int = 0  # how many values the integer has that the network is told besides the two frames; 0: none
 
     def __post_init__(self) -> None:
@@ -44,6 +45,11 @@ class FlowConfig:
             raise ShapeError(f"latent_size, tokens, action_size and steps must be at least 1, got {self}")
         if self.noise not in ("zero", "fixed"):
             raise ShapeError(f"noise must be 'zero' or 'fixed', got {self.noise!r}")
+
+    @property
+    def prefix_tokens(self) -> int:
+        """How many tokens of the network a frame becomes."""
+        return 1 if self.merge else self.tokens
 
 
 class ActionFlow(nn.Module):
@@ -63,8 +69,8 @@ class ActionFlow(nn.Module):
         self.register_buffer("latent_mean", torch.zeros(config.latent_size))
         self.register_buffer("latent_std", torch.ones(config.latent_size))
         self.register_buffer("noise", _default_noise(config))
-        self.embed_latent = nn.Linear(config.latent_size, width)
-        self.embed_position = nn.Parameter(0.02 * torch.randn(config.tokens, width))
+        self.embed_latent = nn.Linear(config.latent_size * config.tokens // config.prefix_tokens, width)
+        self.embed_position = nn.Parameter(0.02 * torch.randn(config.prefix_tokens, width))
         self.embed_frame = nn.Parameter(0.02 * torch.randn(2, 1, width))
         self.embed_condition = nn.Embedding(config.conditions, width) if config.conditions else None
         self.embed_action = nn.Linear(config.action_size, width)
@@ -82,6 +88,8 @@ class ActionFlow(nn.Module):
         """Latents [B, P, D] of both frames (and conditions [B]) to what the suffix attends to."""
         frames = torch.stack([latent, next_latent], dim=1)  # [B, 2, P, D]
         frames = (frames - self.latent_mean) / self.latent_std
+        if self.config.merge:
+            frames = frames.flatten(2).unsqueeze(2)  # [B, 2, 1, P·D]
         prefix = (self.embed_latent(frames) + (self.embed_position + self.embed_frame)).flatten(1, 2)
         if self.embed_condition is not None:
             prefix = torch.cat([prefix, self.embed_condition(condition)[:, None]], dim=1)
@@ -132,8 +140,9 @@ class ActionFlow(nn.Module):
         return torch.cat(actions).reshape(*lead, self.config.action_size)
 
     def _chunks(self, latents: Tensor) -> Iterator[slice]:
-        rows = max(1, len(latents))
-        at_once = max(1, _CPU_PREFIX_TOKENS // (2 * self.config.tokens)) if latents.device.type == "cpu" else rows
+        rows = at_once = max(1, len(latents))
+        if latents.device.type == "cpu":
+            at_once = max(1, _CPU_PREFIX_TOKENS // (2 * self.config.prefix_tokens))
         return (slice(first, first + at_once) for first in range(0, rows, at_once))
 
     def _check(self, latent: Tensor, next_latent: Tensor) -> torch.Size:

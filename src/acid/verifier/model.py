@@ -40,6 +40,7 @@ class FlowModel(nn.Module):
         *,
         size: TransformerSize = LITE,
         training: FitConfig = LITE_FIT,
+        merge: bool = False,
         scaler: ActionScaler | None = None,
         folder: Path | None = None,
         progress: Progress | None = None,
@@ -48,13 +49,13 @@ class FlowModel(nn.Module):
 
         Without a scaler, one is fitted: mean and standard deviation of each dimension over the training transitions.
         A tenth of the episodes is held out, or of the transitions where there are fewer than ten episodes. With a
-        folder, an interrupted fit continues from there.
+        folder, an interrupted fit continues from there. `merge` reads each frame as one token: see `FlowConfig`.
         """
         train, held_out = transitions.split(training.held_out, training.seed)
         scaler = scaler or fit_scaler(transitions.actions[transitions.start[train]])
         transitions = replace(transitions, actions=normalise_rows(transitions.actions, scaler))
         _, tokens, latent_size = transitions.latents.shape
-        config = FlowConfig(latent_size, tokens, scaler.size, size, conditions=transitions.conditions)
+        config = FlowConfig(latent_size, tokens, scaler.size, size, merge=merge, conditions=transitions.conditions)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(training.seed)
             model = cls(config, scaler).to(transitions.latents.device)

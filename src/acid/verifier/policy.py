@@ -45,6 +45,7 @@ class Policy(FlowModel):
         stride: int = 1,
         size: TransformerSize = LITE,
         training: FitConfig = LITE_FIT,
+        merge: bool = False,
         scaler: ActionScaler | None = None,
         folder: Path | None = None,
         progress: Progress | None = None,
@@ -52,5 +53,11 @@ class Policy(FlowModel):
         """A policy that learns from every pair of frames 1..horizon actions apart; tables as in `Verifier.fit`."""
         transitions = goal_pairs(latents, actions, episodes, horizon=horizon, stride=stride)
         return cls.fit_transitions(
-            transitions, size=size, training=training, scaler=scaler, folder=folder, progress=progress
+            transitions,
+            size=size,
+            training=training,
+            merge=merge,
+            scaler=scaler,
+            folder=folder,
+            progress=progress,
         )

@@ -18,7 +18,7 @@ _EPISODES_TO_SPLIT = 10
 class Transitions:
     """K pairs of rows of one table of latents, so that no frame is stored twice."""
 
-    latents: Tensor  # [M, P, D]
+    latents: Tensor  # [M, P, D], of any precision
     actions: Tensor  # [M, A], the action taken at each row
     start: Tensor  # [K] row of the first frame, whose action is the target
     stop: Tensor  # [K] row of the second frame
@@ -47,7 +47,7 @@ class Transitions:
         """First latents [B, P, D], second latents [B, P, D], actions [B, A] and conditions [B] of some pairs."""
         start, stop = self.start[index], self.stop[index]
         condition = None if self.condition is None else self.condition[index]
-        return self.latents[start], self.latents[stop], self.actions[start], condition
+        return self.latents[start].float(), self.latents[stop].float(), self.actions[start], condition
 
     def split(self, held_out: float, seed: int) -> tuple[Tensor, Tensor]:
         """Indices of training and of held-out pairs; whole episodes are held out where there are at least ten."""

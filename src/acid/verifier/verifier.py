@@ -39,6 +39,7 @@ class Verifier(FlowModel):
         stride: int = 1,
         size: TransformerSize = LITE,
         training: FitConfig = LITE_FIT,
+        merge: bool = False,
         scaler: ActionScaler | None = None,
         folder: Path | None = None,
         progress: Progress | None = None,
@@ -48,9 +49,15 @@ class Verifier(FlowModel):
         Latents [M, P, D] and actions [M, A] in environment units, one row per frame; `episodes` [M] holds the id of
         each row's episode, whose rows are consecutive. Row i is paired with row i + stride, so frames recorded more
         often than the model steps can all be used; an action that is NaN marks a row from which no transition starts.
-        Scaler and held-out part are as in `fit_transitions`.
+        Scaler, held-out part and `merge` are as in `fit_transitions`.
         """
         transitions = successive(latents, actions, episodes, stride=stride)
         return cls.fit_transitions(
-            transitions, size=size, training=training, scaler=scaler, folder=folder, progress=progress
+            transitions,
+            size=size,
+            training=training,
+            merge=merge,
+            scaler=scaler,
+            folder=folder,
+            progress=progress,
         )
