@@ -44,6 +44,8 @@ def _training_bar(title: str, steps: int) -> Any:
     with _tqdm(desc=title, unit="step", total=steps) as bar:
 
         def update(step: int, losses: Any) -> None:
+            if bar.n == 0:
+                bar.unpause()  # whatever came before the first step does not count
             bar.update(step - bar.n)
             shown = losses if isinstance(losses, dict) else {"loss": losses}
             bar.set_postfix({name: f"{float(value):.4f}" for name, value in shown.items()}, refresh=False)
@@ -53,22 +55,26 @@ def _training_bar(title: str, steps: int) -> Any:
 
 @dataclass(frozen=True)
 class Search:
-    """The size of the search: N candidates, J iterations, K elites."""
+    """The size of the search: N candidates, J iterations, K elites; as published for the task where nothing is said."""
 
     method: str = "cem"
-    samples: int = 300
-    iterations: int = 30
-    elites: int = 30
+    samples: int | None = None
+    iterations: int | None = None
+    elites: int | None = None
 
-    def build(self) -> Any:
+    def build(self, task: str) -> Any:
         from acid import planning
+        from acid.experiments.setups import setup
 
+        published: Any = setup(task).search
+        samples, iterations = self.samples or published.samples, self.iterations or published.iterations
+        elites = self.elites or published.elites
         methods: dict[str, Callable[[], Any]] = {
-            "cem": lambda: planning.CEM(self.samples, self.iterations, self.elites),
-            "icem": lambda: planning.ICEM(self.samples, self.iterations, self.elites),
-            "mppi": lambda: planning.MPPI(self.samples, self.iterations),
-            "gradient": lambda: planning.Gradient(self.samples, self.iterations),
-            "shooting": lambda: planning.Shooting(self.samples * self.iterations),
+            "cem": lambda: planning.CEM(samples, iterations, elites),
+            "icem": lambda: planning.ICEM(samples, iterations, elites),
+            "mppi": lambda: planning.MPPI(samples, iterations),
+            "gradient": lambda: planning.Gradient(samples, iterations),
+            "shooting": lambda: planning.Shooting(samples * iterations),
         }
         return look_up(methods, self.method, "search method")()
 
@@ -106,7 +112,7 @@ class Collect:
 class Train:
     """Train one part of a cell: the world model first, then what builds on its latents."""
 
-    part: Annotated[Literal["model", "verifier", "policy", "decoder"], tyro.conf.Positional]
+    part: Annotated[Literal["model", "verifier", "policy", "decoder", "readout"], tyro.conf.Positional]
     task: str = "reacher"
     model: str = "lewm"
     scale: Scale = "lite"
@@ -129,25 +135,36 @@ class Train:
         print(f"wrote {out / self.part}")
 
     def _train_model(self, data: Path, out: Path) -> None:
-        from acid.training import world_model
+        from acid.training import token_model, world_model
 
-        recipe = world_model.recipe(self.model, self.scale, steps=self.steps, seed=self.seed)
-        with _training_bar(f"train {self.model}", recipe.loop.steps) as progress:
-            world_model.train_world_model(data, out / "model", recipe, progress=progress)
+        if self.model in token_model.KINDS:
+            recipe = token_model.recipe(self.scale, steps=self.steps, seed=self.seed)
+            with _bar("encode", "frame") as encoding, _training_bar("train", recipe.loop.steps) as progress:
+                token_model.train_token_model(data, out / "model", recipe, progress=progress, encoding=encoding)
+        else:
+            recipe = world_model.recipe(self.model, self.scale, steps=self.steps, seed=self.seed)
+            with _training_bar("train", recipe.loop.steps) as progress:
+                world_model.train_world_model(data, out / "model", recipe, progress=progress)
         _print_json(out / "model", "validation")
 
     def _train_on_latents(self, data: Path, out: Path) -> None:
-        from acid.training import decoder, inverse
+        from acid.training import decoder, inverse, readout
         from acid.training.latents import load_latents
 
         with _bar("encode", "frame") as progress:
             dataset = load_latents(out / "model", data, progress=progress)
         target = out / self.part
         if self.part == "decoder":
-            recipe = decoder.recipe(self.scale, steps=self.steps, seed=self.seed)
-            with _training_bar("train decoder", recipe.loop.steps) as progress:
-                decoder.train_decoder(dataset, target, recipe, progress=progress)
+            tokens = dataset.latents.shape[1]
+            drawing = decoder.recipe(self.scale, tokens=tokens, steps=self.steps, seed=self.seed)
+            with _training_bar("train decoder", drawing.loop.steps) as progress:
+                decoder.train_decoder(dataset, target, drawing, progress=progress)
             return
+        if self.part == "readout":
+            reading = readout.recipe(self.scale, steps=self.steps, seed=self.seed)
+            with _training_bar("train readout", reading.loop.steps) as progress:
+                readout.train_readout(dataset, target, self.task, reading, progress=progress)
+            return _print_json(target, "chamfer")
         chosen = inverse.recipe(self.scale, steps=self.steps, seed=self.seed)
         fit = inverse.train_verifier if self.part == "verifier" else inverse.train_policy
         with _training_bar(f"train {self.part}", chosen.fit.steps) as progress:
@@ -186,19 +203,18 @@ class Evaluate:
     """Replace earlier results of these conditions."""
 
     def run(self) -> None:
-        from acid.evaluation import Protocol
         from acid.experiments.cell import Cell
         from acid.experiments.evaluate import draw, evaluate, jobs, remember_lambdas
 
         cell = Cell(self.task, self.model, self.folder)
-        protocol = Protocol(seed=self.seed, episodes=self.episodes, split=self.split)
+        protocol = cell.setup.protocol(seed=self.seed, episodes=self.episodes, split=self.split)
         if self.data:
             drawn = draw(cell, self.data, protocol)
             print(f"drew {len(drawn.unsolved)} instances; {drawn.share_solved:.1%} of the draws were solved already")
         work = jobs(
             cell,
             self.conditions,
-            self.search.build(),
+            self.search.build(self.task),
             self.lambdas,
             protocol,
             self.results,
@@ -266,7 +282,7 @@ class PlanOne:
                 self.model,
                 self.problem,
                 lam=self.lam,
-                search=self.search.build(),
+                search=self.search.build(self.task),
                 seed=self.seed,
                 folder=self.folder,
                 out=self.out,
@@ -300,28 +316,41 @@ class Reproduce:
     """Run or resume a table of the paper, print it beside the published numbers and write it to the results.
 
     planning: Table 1, Le-WM and PLDM on Cube, Reacher and Push-T.
+    deformable: Table 2 left, DINO-WM on Rope and Granular, and its figures.
     """
 
-    name: Annotated[Literal["planning"], tyro.conf.Positional]
-    tasks: tuple[str, ...] = ("cube", "reacher", "pusht")
+    name: Annotated[Literal["planning", "deformable"], tyro.conf.Positional]
+    tasks: tuple[str, ...] = ()
+    """Default: all tasks of the table."""
     models: tuple[str, ...] = ("lewm", "pldm")
-    episodes: int = 200
+    """Of the table "planning"."""
+    episodes: int | None = None
+    """Default: 200 (planning), 60 (deformable)."""
     results: Path = Path("results")
     processes: int = 2
     choose: bool = False
     """Choose λ again, on episodes that are not reported, instead of planning with the one that was chosen."""
+    figures: Path | None = None
+    """Also draw the figures of the table into this folder."""
 
     def run(self) -> None:
-        from acid.experiments.planning import PlanningTable
-
-        experiment = PlanningTable(self.results, self.tasks, self.models, self.episodes)
+        experiment = self._experiment()
         if self.choose:
             with _bar("choose λ", "episode") as progress:
-                chosen = experiment.choose(processes=self.processes, progress=progress)
-            print(*chosen, sep="\n")
+                print(experiment.choose(processes=self.processes, progress=progress))
         with _bar(f"reproduce {self.name}", "episode") as progress:
             experiment.run(processes=self.processes, progress=progress)
         print(experiment.write())
+        if self.figures:
+            for path in experiment.draw(self.figures):
+                print(f"wrote {path}", file=sys.stderr)
+
+    def _experiment(self) -> Any:
+        from acid.experiments import deformable, planning
+
+        if self.name == "deformable":
+            return deformable.DeformableTable(self.results, self.tasks or deformable.TASKS, self.episodes or 60)
+        return planning.PlanningTable(self.results, self.tasks or planning.TASKS, self.models, self.episodes or 200)
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,9 @@ class Line:
     def success(self, state, goal_state):
         return self.error(state, goal_state) < 0.5
 
+    def moved(self, before, after):
+        return before[0] != after[0]
+
     def close(self):
         self.closed = True
 

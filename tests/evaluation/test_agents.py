@@ -99,7 +99,7 @@ def test_the_policy_counts_blocks_down_to_the_goal_and_then_hurries():
 
 
 def test_noop_is_zero_in_environment_units():
-    decision = NoOpAgent(2).act(images(1, 2), images(3, 4), left=7, seeds=[0, 1])
+    decision = NoOpAgent(np.zeros(2)).act(images(1, 2), images(3, 4), left=7, seeds=[0, 1])
     assert decision.env_actions.shape == (2, 7, 2)
     assert not decision.env_actions.any()
 

@@ -98,3 +98,20 @@ def test_episodes_that_are_too_short_say_so():
 def test_bad_protocols_are_refused(options, message):
     with pytest.raises(AcidError, match=message):
         Protocol(**options)
+
+
+def test_a_task_may_draw_goals_of_its_own():
+    class Far(Line):
+        def draw_goal(self, rng):
+            return self.position + rng.uniform(50, 60, 1)
+
+    def drawn(episodes: int):
+        protocol = Protocol(goal_offset=None, episodes=episodes)
+        return draw_instances(fake_episodes(30, 20), HELD_OUT, Far(), protocol)
+
+    some, more = drawn(5), drawn(8)
+    assert [i.id for i in some] == [i.id for i in more][:5]
+    for one in more:
+        assert one.goal_row is None
+        assert 50 <= float(one.goal_state[0] - one.start_state[0]) <= 60
+    assert len({float(i.goal_state[0] - i.start_state[0]) for i in more}) == 8

@@ -77,6 +77,6 @@ def test_a_batch_on_one_simulator_keeps_its_episodes_apart(task, episodes):
 
 def test_doing_nothing_solves_nothing_that_needs_doing(task, episodes):
     instances = draw_instances(episodes, range(8), task, PROTOCOL)
-    played = play(task, NoOpAgent(task.action_size), instances, protocol=PROTOCOL)
+    played = play(task, NoOpAgent(task.idle_action), instances, protocol=PROTOCOL)
     assert not all(episode.success for episode in played)
     assert all(episode.initial_error >= 0.05 for episode in played)

@@ -100,6 +100,35 @@ def test_a_plan_is_compared_with_reality_at_its_own_end():
     assert second.executed_error == 4.0
 
 
+class Distance(Line):
+    """Judged by how far it ends from the goal, not by whether it was there."""
+
+    metric = "distance"
+
+    def pose_error(self, pose, goal_state):
+        return float(abs(pose - goal_state)[0])
+
+
+class Overshooter(Walker):
+    """Walks on whatever happens, and thinks that every plan ends at 20."""
+
+    def act(self, observations, goals, *, left, seeds):
+        actions = np.full((len(seeds), self.block, 1), self.speed)
+        return Decision(actions, imagined_pose=np.full((len(seeds), 1), 20.0))
+
+
+def test_where_the_distance_counts_an_episode_goes_on_after_success_and_every_plan_is_remembered():
+    (episode,) = play(Distance(), Overshooter(block=5), [instance(10, 13)], protocol=PROTOCOL)
+    assert episode.success
+    assert (episode.steps, episode.errors, episode.final_error, episode.best_error) == (10, [2.0, 7.0], 7.0, 0.0)
+    assert episode.imagined_errors == [7.0, 7.0]
+
+
+def test_steps_that_change_nothing_are_misses():
+    (episode,) = play(Distance(), Overshooter(speed=0.0, block=4), [instance(10, 13)], protocol=PROTOCOL)
+    assert episode.misses == episode.steps == 10
+
+
 def test_agents_that_imagine_nothing_cost_no_extra_simulation():
     task = Line()
     play(task, Walker(block=8), [instance(10, 12)], protocol=PROTOCOL)
@@ -129,6 +158,9 @@ def test_rows_say_what_is_needed_to_believe_them(tmp_path):
             "initial_error": 3.0,
             "best_error": 0.0,
             "final_error": 0.0,
+            "errors": [0.0],
+            "imagined_errors": [],
+            "misses": 0,
             "imagined_error": None,
             "executed_error": None,
             "consistency": None,

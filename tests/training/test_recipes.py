@@ -58,7 +58,7 @@ def test_what_was_trained_plans(cell, data):
     assert plan.env_actions is not None
     assert plan.env_actions.shape == (1, 25, 2)
     assert plan.consistency is not None
-    assert Decoder.load(cell / "decoder").pixels(plan.imagined[0, :, 0]).shape == (6, 64, 64, 3)
+    assert Decoder.load(cell / "decoder").pixels(plan.imagined[0]).shape == (6, 64, 64, 3)
     left = Policy.load(cell / "policy").act(plan.imagined[:, 0], plan.imagined[:, -1], 5)
     assert left.shape == (1, model.scaler.size)
 

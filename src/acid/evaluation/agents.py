@@ -25,6 +25,7 @@ class Decision:
     seconds: float = 0.0  # CPU time for the whole batch
     plan: Plan | None = None  # if the actions come from a search: what it imagined, its consistency, its trace
     imagined_error: Tensor | None = None  # [B], the model's own goal cost of the plan: ‖ẑ_H − z_g‖²
+    imagined_pose: np.ndarray | None = None  # [B, ...], what the end of the plan looks like to a readout
     gap: Callable[[np.ndarray], Tensor] | None = None  # pixels [B, ...] after the last action to ‖z − ẑ‖² [B] there
 
 
@@ -47,16 +48,18 @@ class GoalPolicy(Protocol):
 class PlanningAgent:
     """Plans and executes what its controller says. Original, ACID and the control differ only in the planner's cost.
 
-    A consistency term with λ = 0 plays no part in the search but measures Original's plans too.
+    A consistency term with λ = 0 plays no part in the search but measures Original's plans too. A `readout` tells the
+    pose [B, ...] that latents [B, P, D] show, as the task's success test compares it.
     """
 
-    def __init__(self, controller: Controller) -> None:
+    def __init__(self, controller: Controller, *, readout: Callable[[Tensor], Tensor] | None = None) -> None:
         if controller.warm_start:
             raise AcidError("evaluation batches shrink as episodes end, so it needs a controller with warm_start=False")
         if controller.planner.scaler is None:
             raise AcidError("the planner has no action scaler, so its plans cannot be executed: pass scaler=")
         self._controller = controller
         self._model = controller.planner.model
+        self._readout = readout
 
     def act(self, observations: np.ndarray, goals: np.ndarray, *, left: int, seeds: Sequence[int]) -> Decision:
         began = time.process_time()
@@ -68,6 +71,7 @@ class PlanningAgent:
             seconds=seconds,
             plan=plan,
             imagined_error=_squared_distance(plan.imagined[:, -1], _encode(self._model, goals)),
+            imagined_pose=None if self._readout is None else self._readout(expected).numpy(force=True),
             gap=lambda pixels: _squared_distance(_encode(self._model, pixels), expected),
         )
 
@@ -99,13 +103,13 @@ class PolicyAgent:
 
 
 class NoOpAgent:
-    """Zero action in environment units: what the task does by itself."""
+    """The same idle action in environment units [a], again and again: what the task does by itself."""
 
-    def __init__(self, action_size: int) -> None:
-        self._action_size = action_size
+    def __init__(self, action: np.ndarray) -> None:
+        self._action = np.asarray(action, np.float32)
 
     def act(self, observations: np.ndarray, goals: np.ndarray, *, left: int, seeds: Sequence[int]) -> Decision:
-        return Decision(np.zeros((len(seeds), left, self._action_size), np.float32))
+        return Decision(np.tile(self._action, (len(seeds), left, 1)))
 
 
 class RandomAgent:

@@ -9,7 +9,9 @@ from pathlib import Path
 from acid.errors import AcidError, did_you_mean
 from acid.planning import Search
 
-PLANNERS = ("original", "acid", "control")  # they differ only in the cost that the search minimises
+# They differ only in the cost that the search minimises, and the last two also in the range that it searches.
+PLANNERS = ("original", "acid", "control", "change", "clipped", "acid-clipped")
+WEIGHTED = ("acid", "control", "change", "acid-clipped")  # those with a λ
 BASELINES = ("noop", "random", "policy")
 NO_SEARCH = "-"
 

@@ -21,9 +21,12 @@ Split = Literal["select", "test"]
 
 @dataclass(frozen=True)
 class Protocol:
-    """How an agent is tested: goals `goal_offset` environment steps ahead, `budget` steps to get there."""
+    """How an agent is tested: goals `goal_offset` environment steps ahead, `budget` steps to get there.
 
-    goal_offset: int = 25
+    Without an offset the task draws goals of its own.
+    """
+
+    goal_offset: int | None = 25
     budget: int = 50
     seed: int = 0
     episodes: int = 200
@@ -31,8 +34,9 @@ class Protocol:
 
     def __post_init__(self) -> None:
         for name in ("goal_offset", "budget", "episodes"):
-            if getattr(self, name) < 1:
-                raise AcidError(f"protocol.{name} must be at least 1, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise AcidError(f"protocol.{name} must be at least 1, got {value}")
         if self.seed < 0:
             raise AcidError(f"protocol.seed must not be negative, got {self.seed}")
         if self.split not in get_args(Split):
@@ -41,7 +45,7 @@ class Protocol:
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """One start and one goal, `goal_offset` steps apart in a held-out episode."""
+    """A start in a held-out episode and a goal: the state `goal_offset` steps later, or one that the task drew."""
 
     id: str  # names the episode, the step and the two states: rows pair up only if all of them agree
     episode: int
@@ -49,7 +53,7 @@ class Instance:
     start_state: np.ndarray  # [S]
     goal_state: np.ndarray  # [S]
     start_row: int  # where the two frames are in the episode file
-    goal_row: int
+    goal_row: int | None
     draw: int  # its place in the sequence of draws
     solved: bool = False  # the start already passes the success test
 
@@ -89,14 +93,15 @@ class Instances(Sequence[Instance]):
 
 def draw_instances(episodes: Episodes, held_out_ids: Sequence[int], task: Task, protocol: Protocol) -> Instances:
     """`protocol.episodes` instances by either protocol; a smaller number gives a subset of a larger one."""
-    ids = [e for e in halves(held_out_ids, task.name)[protocol.split] if episodes.lengths[e] > protocol.goal_offset]
+    offset = protocol.goal_offset or 0
+    ids = [e for e in halves(held_out_ids, task.name)[protocol.split] if episodes.lengths[e] > offset]
     rng = np.random.default_rng([protocol.seed, _number(task.name), _number(protocol.split)])
     drawn: list[Instance] = []
     missing = protocol.episodes
-    for episode, step in _starts({e: int(episodes.lengths[e]) - protocol.goal_offset for e in ids}, rng):
+    for episode, step in _starts({e: int(episodes.lengths[e]) - offset for e in ids}, rng):
         if missing == 0:
             break
-        instance = _instance(episodes, episode, step, protocol.goal_offset, draw=len(drawn))
+        instance = _instance(episodes, episode, step, task, protocol, draw=len(drawn))
         solved = bool(task.success(instance.start_state, instance.goal_state))
         drawn.append(replace(instance, solved=solved))
         missing -= not solved
@@ -104,7 +109,7 @@ def draw_instances(episodes: Episodes, held_out_ids: Sequence[int], task: Task, 
         found = protocol.episodes - missing
         raise DataError(
             f"{protocol.episodes} instances were asked for, but the {len(ids)} held-out {protocol.split!r} episodes "
-            f"longer than {protocol.goal_offset} steps give {found} ({len(drawn) - found} starts already solved): "
+            f"longer than {offset} steps give {found} ({len(drawn) - found} starts already solved): "
             "ask for fewer or collect more episodes"
         )
     return Instances.among(drawn, protocol.episodes)
@@ -133,18 +138,24 @@ def _starts(counts: dict[int, int], rng: np.random.Generator) -> Iterator[tuple[
         unused = {episode: steps for episode, steps in unused.items() if steps}
 
 
-def _instance(episodes: Episodes, episode: int, step: int, goal_offset: int, draw: int) -> Instance:
+def _instance(episodes: Episodes, episode: int, step: int, task: Task, protocol: Protocol, draw: int) -> Instance:
     row = int(episodes.offsets[episode]) + step
-    start, goal = episodes.read("state", np.array([row, row + goal_offset]))
+    offset = protocol.goal_offset
+    if offset is None:
+        (start,) = episodes.read("state", np.array([row]))
+        task.set_state(start)
+        goal = task.draw_goal(np.random.default_rng([protocol.seed, _number(task.name), episode, step]))
+    else:
+        start, goal = episodes.read("state", np.array([row, row + offset]))
     digest = hashlib.sha256(np.ascontiguousarray([start, goal], dtype="<f8").tobytes()).hexdigest()[:8]
     return Instance(
-        id=f"e{episode:05d}-t{step:04d}-g{goal_offset}-{digest}",
+        id=f"e{episode:05d}-t{step:04d}-g{'' if offset is None else offset}-{digest}",
         episode=episode,
         start_step=step,
         start_state=start,
         goal_state=goal,
         start_row=row,
-        goal_row=row + goal_offset,
+        goal_row=None if offset is None else row + offset,
         draw=draw,
     )
 

@@ -34,8 +34,12 @@ class Episode:
     initial_error: float
     best_error: float = field(init=False)
     final_error: float = field(init=False)
+    ends_by_success: bool = True
     steps: int = 0
     success: bool = False
+    misses: int = 0  # environment steps that changed nothing
+    errors: list[float] = field(default_factory=list)  # after each plan
+    imagined_errors: list[float] = field(default_factory=list)  # what each plan thought this would be
     plans: int = 0
     plan_seconds: float = 0.0
     imagined_error: float | None = None  # of the last plan: ‖ẑ_H − z_g‖²
@@ -47,7 +51,7 @@ class Episode:
 
     @property
     def finished(self) -> bool:
-        return self.success or self.steps >= self.budget
+        return (self.success and self.ends_by_success) or self.steps >= self.budget
 
 
 def run(
@@ -98,8 +102,9 @@ def play(task: Task, agent: Agent, instances: Sequence[Instance], *, protocol: P
             seeds=[plan_seed(protocol.seed, e.instance.id, e.plans) for e in running],
         )
         for b, episode in enumerate(running):
-            _note(episode, decision, b, share=decision.seconds / len(running))
+            _note(task, episode, decision, b, share=decision.seconds / len(running))
             _execute(task, episode, decision.env_actions[b], to_the_end=decision.gap is not None)
+            episode.errors.append(episode.final_error)
         _compare(decision, running)
     return episodes
 
@@ -129,10 +134,14 @@ def _begin(task: Task, instance: Instance, budget: int) -> Episode:
         pixels=task.render(),
         goal_pixels=goal_pixels,
         initial_error=float(task.error(instance.start_state, instance.goal_state)),
+        ends_by_success=task.metric == "success",
     )
 
 
-def _note(episode: Episode, decision: Decision, b: int, *, share: float) -> None:
+def _note(task: Task, episode: Episode, decision: Decision, b: int, *, share: float) -> None:
+    if decision.imagined_pose is not None:
+        pose, goal = decision.imagined_pose[b], episode.instance.goal_state
+        episode.imagined_errors.append(task.pose_error(pose, goal))
     episode.plans += 1
     episode.plan_seconds += share
     episode.imagined_error = None if decision.imagined_error is None else float(decision.imagined_error[b])
@@ -151,13 +160,15 @@ def _execute(task: Task, episode: Episode, actions: np.ndarray, *, to_the_end: b
     for action in actions:
         if episode.finished and not to_the_end:
             break
+        before = task.get_state()
         task.advance(action)
         if not episode.finished:
             episode.state = task.get_state()
+            episode.misses += not task.moved(before, episode.state)
             episode.steps += 1
             episode.final_error = float(task.error(episode.state, goal))
             episode.best_error = min(episode.best_error, episode.final_error)
-            episode.success = bool(task.success(episode.state, goal))
+            episode.success |= bool(task.success(episode.state, goal))
     if to_the_end or not episode.finished:
         episode.pixels = task.render()
 
@@ -182,6 +193,9 @@ def _outcome(episode: Episode) -> dict[str, Any]:
         "initial_error": episode.initial_error,
         "best_error": episode.best_error,
         "final_error": episode.final_error,
+        "errors": episode.errors,
+        "imagined_errors": episode.imagined_errors,
+        "misses": episode.misses,
         "imagined_error": episode.imagined_error,
         "executed_error": episode.executed_error,
         "consistency": episode.consistency,

@@ -37,11 +37,11 @@ def percent(share: float, *, sign: bool = False) -> str:
 
 
 def _cells(s: Summary) -> tuple[str, ...]:
-    result = f"{s.metric} {_value(s, s.mean)} [{_value(s, s.low)}, {_value(s, s.high)}]"
+    result = f"{s.metric} {value(s, s.mean)} [{value(s, s.low)}, {value(s, s.high)}]"
     difference = "-"
     if s.difference is not None and s.difference_low is not None and s.difference_high is not None:
-        low, high = _value(s, s.difference_low, sign=True), _value(s, s.difference_high, sign=True)
-        difference = f"{_value(s, s.difference, sign=True)} [{low}, {high}]"
+        low, high = value(s, s.difference_low, sign=True), value(s, s.difference_high, sign=True)
+        difference = f"{value(s, s.difference, sign=True)} [{low}, {high}]"
     return (
         s.task,
         s.model,
@@ -57,7 +57,7 @@ def _cells(s: Summary) -> tuple[str, ...]:
     )
 
 
-def _value(s: Summary, value: float, *, sign: bool = False) -> str:
+def value(s: Summary, value: float, *, sign: bool = False) -> str:
     """Shares in percent, everything else as it is."""
     return percent(value, sign=sign) if s.metric == "success" else f"{value:{'+' if sign else ''}.3f}"
 

@@ -14,11 +14,13 @@ from acid.training.probe import probe
 
 CARD, PROBE = "README.md", "probe.json"
 TITLES = {"lewm": "Le-WM", "pldm": "PLDM", "reacher": "Reacher", "pusht": "Push-T", "cube": "Cube"}
+TITLES |= {"dinowm": "DINO-WM", "rope": "Rope", "granular": "Granular"}
 PARTS = {
     "model": "the world model",
     "verifier": "the inverse dynamics model that ACID plans with",
     "policy": "the goal-conditioned policy that planning is compared with",
     "decoder": "draws latents, for the eye only",
+    "readout": "tells where the particles are, for measuring only",
 }
 
 

@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from acid import models, tasks
+import torch
+from torch import Tensor
+
+from acid import checkpoint, models, tasks
 from acid.errors import AcidError, CheckpointError, did_you_mean
 from acid.evaluation import (
     Agent,
@@ -20,8 +23,11 @@ from acid.evaluation import (
     RandomAgent,
     fingerprint,
 )
+from acid.experiments.setups import Setup, setup
 from acid.models import AnyWorldModel
 from acid.models.decoder import Decoder
+from acid.models.readout import Readout
+from acid.models.token_decoder import TokenDecoder
 from acid.planning import (
     ActionConsistency,
     ActionNorm,
@@ -29,20 +35,22 @@ from acid.planning import (
     Constant,
     Controller,
     Cost,
+    Custom,
     GoalDistance,
     Planner,
     Search,
     acid_cost,
 )
+from acid.types import Trajectory
 from acid.verifier import Policy, Verifier
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
-HORIZON = 5  # blocks, all executed before replanning
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Where a cell's checkpoints are: subfolders model, verifier, policy and decoder. The default is what we ship."""
+    """Where a cell's checkpoints are: subfolders model, verifier, policy, decoder and readout. The default is what we
+    ship."""
 
     task: str = "reacher"
     model: str = "lewm"
@@ -73,8 +81,18 @@ class Cell:
     def policy(self) -> Policy:
         return Policy.load(self.root / "policy")
 
-    def decoder(self) -> Decoder:
-        return Decoder.load(self.root / "decoder")
+    def decoder(self) -> Decoder | TokenDecoder:
+        folder = self.root / "decoder"
+        return (TokenDecoder if checkpoint.load(folder).kind == TokenDecoder.kind else Decoder).load(folder)
+
+    def readout(self) -> Readout | None:
+        """What tells the pose that a latent shows, if the cell has one."""
+        folder = self.root / "readout"
+        return Readout.load(folder) if folder.is_dir() else None
+
+    @property
+    def setup(self) -> Setup:
+        return setup(self.task)
 
     @property
     def choice_file(self) -> Path:
@@ -101,31 +119,46 @@ class Cell:
 
 
 def cost(name: str, verifier: Verifier, lam: float | None) -> Cost:
-    """Original, ACID or the control. All measure consistency; only ACID's search sees it."""
-    if name == "control":
-        measured = ActionConsistency(verifier, weight=Constant(0.0))
-        return Cost([GoalDistance(), ActionNorm(weight=Adaptive(lam or 0.0)), measured])
-    return acid_cost(verifier, lam or 0.0)
+    """What a planner minimises. All measure consistency; only ACID's search sees it.
+
+    control: a penalty on large actions, change: a reward for imagined change, each weighted as ACID weights its term.
+    """
+    if name in ("acid", "acid-clipped"):
+        return acid_cost(verifier, lam or 0.0)
+    measured = ActionConsistency(verifier, weight=Constant(0.0))
+    weight = Adaptive(lam or 0.0)
+    others = {"control": [ActionNorm(weight)], "change": [Custom(_stillness, "change", weight)]}
+    return Cost([GoalDistance(), *others.get(name, []), measured])
+
+
+def _stillness(trajectory: Trajectory, goal: Tensor) -> Tensor:
+    """How little is imagined to change in a step: minus the mean squared change, [B, N]."""
+    return -trajectory.latents.diff(dim=2).square().mean((2, 3, 4))
 
 
 def planner(cell: Cell, name: str, search: Search, lam: float | None) -> Planner:
     model = cell.world_model()
-    return Planner(model, cost(name, cell.verifier(model), lam), search, horizon=HORIZON)
+    bounds = tasks.make(cell.task).action_bounds if name.endswith("clipped") else None
+    limits = None if bounds is None else (torch.from_numpy(bounds[0]), torch.from_numpy(bounds[1]))
+    return Planner(model, cost(name, cell.verifier(model), lam), search, horizon=cell.setup.horizon, bounds=limits)
 
 
 def agent(cell: Cell, condition: Condition, search: Search, protocol: Protocol) -> tuple[Agent, Provenance]:
     """Who acts under a condition, and which weights that involves."""
     if condition.name in ("noop", "random"):
         task = tasks.make(cell.task)
-        who = NoOpAgent(task.action_size) if condition.name == "noop" else RandomAgent(*task.action_bounds)
+        who = NoOpAgent(task.idle_action) if condition.name == "noop" else RandomAgent(*task.action_bounds)
         return who, Provenance()
     model = cell.world_model()
     _check_action_size(cell, model)
     if condition.name == "policy":
+        if protocol.goal_offset is None:
+            raise AcidError(f"the policy is told how far away its goal is, which is not known in {cell.task!r}")
         who = PolicyAgent(model, cell.policy(), model.scaler, goal_offset=protocol.goal_offset, budget=protocol.budget)
         return who, cell.provenance(["model", "policy"])
     plans = planner(cell, condition.name, search, condition.lam)
-    return PlanningAgent(Controller(plans, execute=HORIZON)), cell.provenance(["model", "verifier"])
+    controller = Controller(plans, execute=cell.setup.horizon)
+    return PlanningAgent(controller, readout=cell.readout()), cell.provenance(["model", "verifier"])
 
 
 def _check_action_size(cell: Cell, model: AnyWorldModel) -> None:

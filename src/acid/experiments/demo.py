@@ -11,7 +11,7 @@ from acid import tasks
 from acid.evaluation import Condition, Protocol, load_instances, read_rows, search_name, summarise, table
 from acid.experiments.cell import Cell, planner
 from acid.experiments.evaluate import Job, evaluate
-from acid.experiments.show import Shown, execute_first_plan, sheet_rows
+from acid.experiments.show import Shown, execute_plans, sheet_rows
 from acid.planning import CEM, Search
 from acid.report import Measured, Panel, consistency_per_step, sheet, side_by_side, spreads, success_against_budget
 
@@ -31,7 +31,7 @@ def run(
     """Plan, execute, compare, draw; returns the text to print."""
     cell = Cell(task_name, model)
     lam = cell.chosen_lambda()
-    protocol = Protocol(episodes=episodes)
+    protocol = cell.setup.protocol(episodes=episodes)
     name = search_name(search)
     conditions = [
         Condition(task_name, model, "original", name),
@@ -60,7 +60,7 @@ def _draw(cell: Cell, lam: float, search: Search, protocol: Protocol, out: Path,
     shown: dict[str, list[Shown]] = {name: [] for name in planners}
     chosen = _telling(work, SHOWN)
     for name, plans in planners.items():
-        shown[name] = [execute_first_plan(task, cell, plans, instances[index], protocol.seed) for index in chosen]
+        shown[name] = [execute_plans(task, cell, plans, instances[index], protocol.seed) for index in chosen]
     task.close()
     paths = []
     for place, index in enumerate(chosen):
@@ -74,18 +74,13 @@ def _draw(cell: Cell, lam: float, search: Search, protocol: Protocol, out: Path,
         side_by_side(film, _panels(both))
         paths += [path, film]
     paths.append(_draw_success(work, out / "success.png", task.metric))
-    residuals = {n: np.concatenate([_residuals(one) for one in many]) for n, many in shown.items()}
+    residuals = {n: np.stack([one.residuals for one in many]) for n, many in shown.items()}
     consistency_per_step(out / "consistency.png", residuals, title="Residual per imagined step")
-    traces = [one.plan.trace for one in shown["acid"]]
+    traces = [plan.trace for one in shown["acid"] for plan in one.plans]
     goal, consistency = (np.concatenate([t.spreads[n].numpy() for t in traces], 1) for n in ("goal", "consistency"))
     weight = np.concatenate([t.weights["consistency"].numpy() for t in traces], 1)
     spreads(out / "spreads.png", {cell.task: (goal, consistency, weight)}, title="Spread of the costs while searching")
     return [*paths, out / "consistency.png", out / "spreads.png"]
-
-
-def _residuals(shown: Shown) -> np.ndarray:
-    assert shown.plan.consistency is not None
-    return shown.plan.consistency.numpy()
 
 
 def _panels(both: dict[str, Shown]) -> list[Panel]:

@@ -25,7 +25,8 @@ from acid.evaluation import (
     search_name,
     summarise,
 )
-from acid.evaluation.conditions import PLANNERS
+from acid.evaluation.conditions import PLANNERS, WEIGHTED
+from acid.evaluation.table import value
 from acid.experiments.cell import Cell, agent
 from acid.planning import Search
 
@@ -69,12 +70,12 @@ def jobs(
     batch: int = 8,
     fresh: bool = False,
 ) -> list[Job]:
-    """One job per condition; ACID and the control once per λ."""
+    """One job per condition; those with a weight once per λ."""
     load_instances(cell.instances_file(protocol.split), protocol, cell.task)  # complain before the work begins
     found = []
     for name in names:
         searches = search_name(search) if name in PLANNERS else "-"
-        for lam in lambdas if name in ("acid", "control") else [None]:
+        for lam in lambdas if name in WEIGHTED else [None]:
             condition = Condition(cell.task, cell.model, name, searches, lam)
             found.append(Job(cell, condition, search, protocol, results, batch, fresh))
     return found
@@ -145,6 +146,6 @@ def remember_lambdas(cell: Cell, results: Path) -> str:
     tried = [s for s in summarise(results, split="select") if s.model == cell.model and s.lam is not None]
     names = sorted({s.condition for s in tried})
     lambdas = {name: choose_lambda(tried, cell.model, name) for name in names}
-    told = "; ".join(f"{s.task} {s.search} {s.condition} λ {s.lam:g}: {s.mean:.1%} of {s.n}" for s in tried)
+    told = "; ".join(f"{s.task} {s.search} {s.condition} λ {s.lam:g}: {value(s, s.mean)} of {s.n}" for s in tried)
     path = cell.choose_lambdas(lambdas, f"{tried[0].metric} on episodes that are not reported: {told}")
     return f"chose {', '.join(f'λ = {lam:g} for {name}' for name, lam in lambdas.items())}; wrote {path}"

@@ -13,11 +13,15 @@ from acid.report import Measured, lambda_sweep, success_against_budget
 
 
 def draw(results: Path, out: Path) -> list[Path]:
-    """One figure of success against budget per cell, and one of the λ sweep per cell and search."""
+    """One figure of success against budget per cell, and one of the λ sweep per cell and search.
+
+    Only of tasks that are judged by success.
+    """
     chosen_on = summarise(results, split="select")
+    found = [s for s in summarise(results) if s.metric == "success"]
     paths = []
-    for (task, model), found in groupby(sorted(summarise(results), key=_cell), key=_cell):
-        cell = list(found)
+    for (task, model), group in groupby(sorted(found, key=_cell), key=_cell):
+        cell = list(group)
         lambdas = {name: choose_lambda(chosen_on, model, name) for name in ("acid", "control")}
         paths.append(_draw_budgets(cell, lambdas, out / f"{task}-{model}-budget.png"))
         for search in sorted({s.search for s in cell if s.condition == "acid"}, key=search_budget):

@@ -11,6 +11,7 @@ from typing import Any
 from acid.evaluation import Condition, Paired, Protocol, Summary, paired, read_rows, search_name, summarise
 from acid.evaluation.results import Starts, counted
 from acid.evaluation.table import markdown, percent
+from acid.experiments import figures
 from acid.experiments.cell import Cell
 from acid.experiments.evaluate import Job, Progress, evaluate, jobs, remember_lambdas
 from acid.planning import CEM
@@ -41,7 +42,7 @@ class PlanningTable:
     models: Sequence[str] = MODELS
     episodes: int = 200
 
-    def choose(self, *, processes: int = 1, progress: Progress | None = None) -> list[str]:
+    def choose(self, *, processes: int = 1, progress: Progress | None = None) -> str:
         """Choose one λ per world model, for ACID and for the control, on episodes that are not reported."""
         protocol = Protocol(episodes=CHOOSING_EPISODES, split="select")
         work = [
@@ -50,7 +51,7 @@ class PlanningTable:
             for job in jobs(cell, ("original", "acid", "control"), CHOOSING, LAMBDAS, protocol, self.results, batch=16)
         ]
         evaluate(work, processes=processes, progress=progress)
-        return [remember_lambdas(Cell(self.tasks[0], model), self.results) for model in self.models]
+        return "\n".join(remember_lambdas(Cell(self.tasks[0], model), self.results) for model in self.models)
 
     def run(self, *, processes: int = 1, progress: Progress | None = None) -> None:
         """Every condition of every cell; what is in the results already is not run again."""
@@ -70,6 +71,10 @@ class PlanningTable:
         (self.results / "planning.md").write_text(text + "\n")
         (self.results / "planning.json").write_text(json.dumps(lines, indent=2, ensure_ascii=False) + "\n")
         return text
+
+    def draw(self, folder: Path) -> list[Path]:
+        """Success against budget and the λ sweeps."""
+        return figures.draw(self.results, folder)
 
     def _cells(self) -> Iterator[Cell]:
         for model in self.models:

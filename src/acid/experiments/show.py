@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from acid import tasks
-from acid.evaluation import Instance, Protocol, load_instances
+from acid.evaluation import Instance, load_instances
 from acid.evaluation.runner import plan_seed
 from acid.experiments.cell import Cell, planner
 from acid.planning import Planner, Search
@@ -19,39 +19,51 @@ from acid.types import Plan
 
 @dataclass(frozen=True)
 class Shown:
-    """One plan, frame by frame at the model's own steps (t = 0, 1, …, H), and every executed environment step."""
+    """Plans made one after the other, frame by frame at the model's own steps, and every executed environment step.
 
-    plan: Plan
-    imagined: np.ndarray  # uint8 [H+1, S, S, 3], decoded
-    executed: np.ndarray  # uint8 [H+1, S, S, 3], rendered
-    errors: list[float]  # of the executed state, in the task's unit, [H+1]
-    film: np.ndarray  # uint8 [H·block+1, S, S, 3]
+    T is the number of model steps of all plans together.
+    """
+
+    plans: tuple[Plan, ...]
+    imagined: np.ndarray  # uint8 [T+1, S, S, 3], decoded; the first frame is the start as the decoder draws it
+    executed: np.ndarray  # uint8 [T+1, S, S, 3], rendered
+    errors: list[float]  # of the executed state, in the task's unit, [T+1]
+    film: np.ndarray  # uint8 [T·block+1, S, S, 3]
     start: np.ndarray
     goal: np.ndarray
     success: bool
 
+    @property
+    def residuals(self) -> np.ndarray:
+        """Of every imagined step, [T]."""
+        found = [plan.consistency[0].numpy() for plan in self.plans if plan.consistency is not None]
+        return np.concatenate(found) if found else np.zeros(0)
 
-def execute_first_plan(task: tasks.Task, cell: Cell, plans: Planner, instance: Instance, seed: int) -> Shown:
-    """Plan once for an instance and execute the whole plan."""
+
+def execute_plans(
+    task: tasks.Task, cell: Cell, planner: Planner, instance: Instance, seed: int, *, plans: int = 1
+) -> Shown:
+    """Plan for an instance and execute the whole plan, as often as asked."""
     decoder = cell.decoder()
     task.set_state(instance.goal_state)
     goal = task.render()
     task.set_state(instance.start_state)
-    film, errors = [task.render()], [task.error(instance.start_state, instance.goal_state)]
-    plan = plans.plan(
-        torch.from_numpy(film[0])[None], torch.from_numpy(goal)[None], seed=[plan_seed(seed, instance.id, 0)]
-    )
-    assert plan.env_actions is not None
+    film, errors, made = [task.render()], [task.error(instance.start_state, instance.goal_state)], []
     success = False
-    for action in plan.env_actions[0].numpy():
-        task.advance(action)
-        film.append(task.render())
-        errors.append(task.error(task.get_state(), instance.goal_state))
-        success |= task.success(task.get_state(), instance.goal_state)
-    block = len(plan.env_actions[0]) // plan.actions.shape[1]
+    for number in range(plans):
+        seeds = [plan_seed(seed, instance.id, number)]
+        made.append(planner.plan(torch.from_numpy(film[-1])[None], torch.from_numpy(goal)[None], seed=seeds))
+        assert made[-1].env_actions is not None
+        for action in made[-1].env_actions[0].numpy():
+            task.advance(action)
+            film.append(task.render())
+            errors.append(task.error(task.get_state(), instance.goal_state))
+            success |= task.success(task.get_state(), instance.goal_state)
+    block = (len(film) - 1) // sum(plan.actions.shape[1] for plan in made)
+    latents = torch.cat([made[0].imagined[0, :1], *(plan.imagined[0, 1:] for plan in made)])
     return Shown(
-        plan=plan,
-        imagined=decoder.pixels(plan.imagined[0, :, 0]).numpy(),
+        plans=tuple(made),
+        imagined=decoder.pixels(latents).numpy(),
         executed=np.stack(film[::block]),
         errors=errors[::block],
         film=np.stack(film),
@@ -63,9 +75,8 @@ def execute_first_plan(task: tasks.Task, cell: Cell, plans: Planner, instance: I
 
 def sheet_rows(condition: str, shown: Shown) -> list[SheetRow]:
     """Imagined above executed, with the residual of each imagined step and the error of each executed one."""
-    residuals = shown.plan.consistency[0].tolist() if shown.plan.consistency is not None else []
     return [
-        SheetRow(condition, "imagined", shown.imagined[1:], [f"residual {r:.1f}" for r in residuals]),
+        SheetRow(condition, "imagined", shown.imagined[1:], [f"residual {r:.1f}" for r in shown.residuals]),
         SheetRow(condition, "executed", shown.executed[1:], [f"error {e:.2f}" for e in shown.errors[1:]]),
     ]
 
@@ -84,9 +95,11 @@ def plan_one(
     """Plan one held-out problem; returns what to print."""
     cell = Cell(task_name, model, folder)
     lam = cell.chosen_lambda() if lam is None else lam
-    instance = load_instances(cell.instances_file("test"), Protocol(episodes=problem + 1), task_name).unsolved[problem]
+    instance = load_instances(
+        cell.instances_file("test"), cell.setup.protocol(episodes=problem + 1), task_name
+    ).unsolved[problem]
     task = tasks.make(task_name, size=cell.world_model().config.encoder.image_size)
-    shown = execute_first_plan(task, cell, planner(cell, "acid", search, lam), instance, seed)
+    shown = execute_plans(task, cell, planner(cell, "acid", search, lam), instance, seed)
     task.close()
     if out is not None:
         heading = f"{task_name}, problem {problem} ({instance.id}), λ = {lam:g}"
@@ -97,7 +110,7 @@ def plan_one(
 
 
 def _describe(shown: Shown, lam: float) -> str:
-    plan = shown.plan
+    (plan,) = shown.plans
     assert plan.env_actions is not None
     lines = [
         f"λ {lam:g}; goal cost of the plan {float(plan.costs['goal'][0]):.3f}",

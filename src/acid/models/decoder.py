@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from acid import checkpoint
 from acid.errors import ShapeError
-
-KIND = "decoder"
 
 
 @dataclass(frozen=True)
@@ -31,7 +29,6 @@ class DecoderConfig:
     depth: int = 4
     heads: int = 8
     mlp_width: int = 2048
-    memory_width: int = 0  # hidden units between the latent and the memory token; 0: a linear map
     shared_head: bool = True  # one linear map to pixels for all patches, or one for each
 
 
@@ -40,10 +37,10 @@ def paper(latent_size: int) -> DecoderConfig:
 
 
 def lite(latent_size: int) -> DecoderConfig:
-    """8 × 8 patches of 8 pixels, each with a head of its own, and a memory token made by a small MLP.
+    """8 × 8 patches of 8 pixels, each with a head of its own.
 
     A single memory token adds the same vector to every query, so that a small network with a shared head draws the mean
-    picture for thousands of steps. This one is a plain MLP decoder at first and improves from there.
+    picture for thousands of steps.
     """
     return DecoderConfig(
         latent_size,
@@ -53,7 +50,6 @@ def lite(latent_size: int) -> DecoderConfig:
         depth=2,
         heads=4,
         mlp_width=288,
-        memory_width=512,
         shared_head=False,
     )
 
@@ -61,15 +57,10 @@ def lite(latent_size: int) -> DecoderConfig:
 PRESETS = {"paper": paper, "lite": lite}
 
 
-def _memory(config: DecoderConfig) -> nn.Module:
-    if not config.memory_width:
-        return nn.Linear(config.latent_size, config.width)
-    hidden = nn.Linear(config.latent_size, config.memory_width)
-    return nn.Sequential(hidden, nn.GELU(), nn.Linear(config.memory_width, config.width))
-
-
 class Decoder(nn.Module):
-    """Latents [..., D] to images [..., S, S, 3] with values in 0..1."""
+    """Latents [..., 1, D] to images [..., S, S, 3] with values in 0..1."""
+
+    kind: ClassVar[str] = "decoder"
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
@@ -96,25 +87,31 @@ class Decoder(nn.Module):
         self.bias = nn.Parameter(torch.zeros(heads, 3 * config.patch**2))
 
     def forward(self, latents: Tensor) -> Tensor:
-        lead, flat = latents.shape[:-1], latents.reshape(-1, latents.shape[-1])
+        if tuple(latents.shape[-2:]) != (1, self.config.latent_size):
+            raise ShapeError(f"the decoder draws [..., 1, {self.config.latent_size}], got {list(latents.shape)}")
+        lead, flat = latents.shape[:-2], latents.reshape(-1, latents.shape[-1])
         tokens = self.layers(self.queries.expand(len(flat), -1, -1), self.memory(flat).unsqueeze(1))
         side, patch = self.side, self.config.patch
         drawn = torch.einsum("mtw,twp->mtp", tokens, self.head.expand(side * side, -1, -1)) + self.bias
         squares = drawn.view(-1, side, side, patch, patch, 3).transpose(2, 3)
         return squares.reshape(*lead, side * patch, side * patch, 3)
 
+    def error(self, latents: Tensor, pixels: Tensor) -> Tensor:
+        """Mean squared error of drawing latents [M, 1, D] against uint8 pixels [M, S, S, 3]."""
+        return (self(latents) - pixels.float() / 255).square().mean()
+
     @torch.no_grad()
     def pixels(self, latents: Tensor) -> Tensor:
-        """Latents [..., D] to uint8 images [..., S, S, 3]."""
+        """Latents [..., 1, D] to uint8 images [..., S, S, 3]."""
         return (self(latents).clamp(0, 1) * 255).round().to(torch.uint8)
 
     def save(self, folder: str | Path, metadata: Mapping[str, Any]) -> None:
         """16 bits a weight: enough for the eye."""
-        checkpoint.save(folder, kind=KIND, config=self.config, state=self, metadata=metadata, dtype=torch.float16)
+        checkpoint.save(folder, kind=self.kind, config=self.config, state=self, metadata=metadata, dtype=torch.float16)
 
     @classmethod
     def load(cls, folder: str | Path) -> Decoder:
-        stored = checkpoint.load(folder, KIND)
+        stored = checkpoint.load(folder, cls.kind)
         decoder = cls(checkpoint.config_from(DecoderConfig, stored.config))
         checkpoint.load_state(decoder, stored)
         return decoder.eval().requires_grad_(False)

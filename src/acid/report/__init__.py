@@ -1,6 +1,13 @@
 """Figures, image sheets and videos. Everything takes plain arrays and writes a file."""
 
-from acid.report.figures import Measured, consistency_per_step, lambda_sweep, spreads, success_against_budget
+from acid.report.figures import (
+    Measured,
+    consistency_per_step,
+    error_over_steps,
+    lambda_sweep,
+    spreads,
+    success_against_budget,
+)
 from acid.report.sheet import SheetRow, sheet
 from acid.report.video import Panel, side_by_side
 
@@ -9,6 +16,7 @@ __all__ = [
     "Panel",
     "SheetRow",
     "consistency_per_step",
+    "error_over_steps",
     "lambda_sweep",
     "sheet",
     "side_by_side",

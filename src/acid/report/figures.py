@@ -126,6 +126,31 @@ def consistency_per_step(path: str | Path, residuals: Mapping[str, np.ndarray], 
         _legend(axes)
 
 
+def error_over_steps(
+    path: str | Path, panels: Mapping[str, Mapping[str, Sequence[Measured]]], *, error: str, step: str, title: str = ""
+) -> None:
+    """An error over the steps of an episode, from step 0 on: a panel per task, a curve per condition with its band.
+
+    A curve that is shorter than the others goes on as a level line: nothing changes there any more.
+    """
+    with drawing(path, width=0.75 + 3.4 * len(panels), height=_HEIGHT, panels=len(panels)) as (figure, all_axes):
+        for axes, (task, curves) in zip(all_axes, panels.items(), strict=True):
+            longest = max(len(curve) for curve in curves.values())
+            for name, curve in curves.items():
+                points = [*curve, *[curve[-1]] * (longest - len(curve))]
+                mean, low, high = (np.array([getattr(p, part) for p in points]) for part in ("mean", "low", "high"))
+                axes.fill_between(range(longest), low, high, color=colour(name), alpha=0.2, linewidth=0)
+                axes.plot(range(longest), mean, color=colour(name), marker=MARKERS.get(name, "o"), label=label(name))
+            axes.set_xticks(range(longest))
+            axes.set_ylim(bottom=0)
+            axes.set_xlabel(step)
+            axes.set_title(task)
+        all_axes[0].set_ylabel(error)
+        _legend(all_axes[0])
+        if title:
+            figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=INK)
+
+
 def _points(axes: Any, places: Sequence[float], values: Sequence[Measured], name: str) -> None:
     mean, low, high = (100 * np.array([getattr(v, part) for v in values]) for part in ("mean", "low", "high"))
     axes.plot(places, mean, color=colour(name), linewidth=1.0, alpha=0.5)

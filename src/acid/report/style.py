@@ -35,6 +35,9 @@ LABELS: Mapping[str, str] = {
     "policy": "Policy",
     "random": "Random",
     "noop": "No-op",
+    "change": "Reward for change",
+    "clipped": "Original, clipped",
+    "acid-clipped": "ACID, clipped",
 }
 MARKERS: Mapping[str, str] = {"original": "s", "acid": "o", "control": "^", "policy": "D", "random": "x", "noop": "v"}
 _OTHERS = ("#d55e00", "#56b4e9", "#882255", "#44aa99")

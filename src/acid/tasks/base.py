@@ -56,6 +56,11 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
         assert isinstance(self.action_space, gymnasium.spaces.Box)
         return self.action_space.low, self.action_space.high
 
+    @property
+    def idle_action(self) -> np.ndarray:
+        """The action that does the least, [a]."""
+        return np.zeros(self.action_size, np.float32)
+
     def checked_action(self, action: np.ndarray) -> np.ndarray:
         """The action that a simulator gets, float64 [a] within the bounds."""
         action = np.asarray(action, np.float64)
@@ -104,7 +109,19 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
         """Distance to the goal in the task's own unit; success is this below a threshold."""
         raise NotImplementedError
 
+    def pose_error(self, pose: np.ndarray, goal_state: np.ndarray) -> float:
+        """The same for a pose that did not come from a state, e.g. one read from a latent."""
+        raise NotImplementedError
+
     def success(self, state: np.ndarray, goal_state: np.ndarray) -> bool:
+        raise NotImplementedError
+
+    def moved(self, before: np.ndarray, after: np.ndarray) -> bool:
+        """Whether a step from one state to the next changed what the success test compares."""
+        return not np.array_equal(self.pose(before), self.pose(after))
+
+    def draw_goal(self, rng: np.random.Generator) -> np.ndarray:
+        """A random goal state [S] for the episode that the task is in; only for tasks with goals of their own."""
         raise NotImplementedError
 
     def policy(self, rng: np.random.Generator) -> Policy:

@@ -20,6 +20,7 @@ from acid.tasks.particles import Physics, push
 
 REACH = 4.0  # pushes start and end within ± this, in x and in y
 TOLERANCE = 0.2  # Chamfer distance that counts as success: 1 cm off in either direction, the radius of a grain
+UNCHANGED = 0.01  # a push that moves every particle less than this changed nothing
 SHIFT = 1.0  # ropes and goals are shifted by up to this, in x and in y
 
 
@@ -113,9 +114,30 @@ class Deformable(Task):
         x, y = np.moveaxis(places - middle[:, None], 2, 0)
         return {"middle": middle, "spread": np.stack([(x * x).mean(1), (y * y).mean(1), (x * y).mean(1)], axis=1)}
 
+    @property
+    def idle_action(self) -> np.ndarray:
+        """The pusher is lowered and raised at a corner, off the table."""
+        return np.full(4, REACH, np.float32)
+
+    def draw_goal(self, rng: np.random.Generator) -> np.ndarray:
+        """The particles of this episode in a random goal shape. The task stays as it is.
+
+        Rope: straight, turned by up to 90° and shifted. Granular: the initial square, scaled by 0.6 to 0.9 and shifted.
+        """
+        positions = self.draw_goal_positions(rng)
+        goal = self.get_state().reshape(len(positions), -1)
+        goal[:, :3] = positions
+        return goal.ravel()
+
     def error(self, state: np.ndarray, goal_state: np.ndarray) -> float:
         """Chamfer distance of the particles."""
-        return chamfer(self.pose(state), self.pose(goal_state))
+        return self.pose_error(self.pose(state), goal_state)
+
+    def pose_error(self, pose: np.ndarray, goal_state: np.ndarray) -> float:
+        return chamfer(pose, self.pose(goal_state))
+
+    def moved(self, before: np.ndarray, after: np.ndarray) -> bool:
+        return _largest_move(self.pose(before), self.pose(after)) >= UNCHANGED
 
     def success(self, state: np.ndarray, goal_state: np.ndarray) -> bool:
         return self.error(state, goal_state) < TOLERANCE
@@ -251,17 +273,6 @@ class Granular(Deformable):
         return np.asarray(state).reshape(-1, 4)[:, :3]
 
 
-def draw_goal(rng: np.random.Generator, task: Deformable) -> np.ndarray:
-    """A random goal state for the episode the task is in: its particles, in a goal shape. The task stays as it is.
-
-    Rope: straight, turned by up to 90° and shifted. Granular: the initial square, scaled by 0.6 to 0.9 and shifted.
-    """
-    before, positions = task.get_state(), task.draw_goal_positions(rng)
-    goal = before.reshape(len(positions), -1).copy()
-    goal[:, :3] = positions
-    return goal.ravel()
-
-
 class PushPolicy:
     """Random pushes that hit: from anywhere beside the object, through one of its particles and beyond.
 
@@ -272,7 +283,6 @@ class PushPolicy:
     AIM = 2.0  # the particles aimed at are at most this far from their median
     BEYOND = (0.1, 1.0)  # how far a push goes on behind the particle aimed at
     TRIES = 10
-    UNCHANGED = 0.01  # a push that moves every particle less than this changed nothing
 
     def __init__(self, rng: np.random.Generator, *, border: float = REACH) -> None:
         """Pushes end within ± border, in x and in y."""
@@ -285,7 +295,7 @@ class PushPolicy:
         action = np.zeros(4, np.float32)
         for _ in range(self.TRIES):
             action = self._draw(places[:, :2])
-            if np.linalg.norm(task.foresee(action) - places, axis=1).max() >= self.UNCHANGED:
+            if _largest_move(places, task.foresee(action)) >= UNCHANGED:
                 break
         return action
 
@@ -300,6 +310,11 @@ class PushPolicy:
         direction = (target - start) / distance
         length = min(distance + self._rng.uniform(*self.BEYOND), _way_to_border(start, direction, self._border))
         return np.concatenate([start, start + length * direction]).clip(-REACH, REACH).astype(np.float32)
+
+
+def _largest_move(before: np.ndarray, after: np.ndarray) -> float:
+    """Of particles at [P, 3]."""
+    return float(np.linalg.norm(after - before, axis=1).max())
 
 
 def _way_to_border(start: np.ndarray, direction: np.ndarray, border: float) -> float:

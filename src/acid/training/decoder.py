@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Generator
 from dataclasses import asdict, dataclass, field, replace
@@ -11,10 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acid.errors import look_up
+from acid.errors import ShapeError, look_up
 from acid.loop import LoopConfig, Progress, train
-from acid.models.decoder import PRESETS, Decoder
+from acid.models import decoder as frame_decoder
+from acid.models import token_decoder
+from acid.models.decoder import Decoder
+from acid.models.token_decoder import TokenDecoder
 from acid.training.latents import LatentDataset
+
+AnyDecoder = Decoder | TokenDecoder
 
 
 @dataclass(frozen=True)
@@ -31,23 +37,27 @@ RECIPES = {
     "paper": DecoderRecipe("paper", LoopConfig(steps=100_000, batch_size=128, learning_rate=3e-4, weight_decay=1e-4)),
     "lite": DecoderRecipe(),
 }
+TOKEN_RECIPES = {  # larger pictures from more numbers
+    "paper": DecoderRecipe("paper", LoopConfig(steps=100_000, batch_size=32, learning_rate=3e-4, weight_decay=1e-4)),
+    "lite": DecoderRecipe("lite", LoopConfig(steps=1_500, batch_size=16, learning_rate=2e-3, weight_decay=1e-4)),
+}
 
 
-def recipe(name: str, *, steps: int | None = None, seed: int = 0) -> DecoderRecipe:
-    chosen = look_up(RECIPES, name, "recipe")
+def recipe(name: str, *, tokens: int = 1, steps: int | None = None, seed: int = 0) -> DecoderRecipe:
+    """By name, for latents of so many tokens."""
+    chosen = look_up(RECIPES if tokens == 1 else TOKEN_RECIPES, name, "recipe")
     return replace(chosen, loop=replace(chosen.loop, steps=steps or chosen.loop.steps, seed=seed))
 
 
 def train_decoder(
     dataset: LatentDataset, out: Path, recipe: DecoderRecipe, *, progress: Progress | None = None
-) -> Decoder:
+) -> AnyDecoder:
     """Mean squared error from latents to pixels; continues an interrupted run from `out`/run."""
     torch.manual_seed(recipe.loop.seed)
-    decoder = Decoder(look_up(PRESETS, recipe.preset, "preset")(dataset.model.config.latent_size))
+    decoder = _fresh(recipe.preset, dataset)
 
     def loss(batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
-        latents, pixels = batch
-        return {"loss": (decoder(latents) - pixels.float() / 255).square().mean()}
+        return {"loss": decoder.error(*batch)}
 
     def batches(start: int) -> Generator[tuple[Tensor, Tensor], None, None]:
         step = start
@@ -56,10 +66,21 @@ def train_decoder(
                 len(dataset.rows), size=recipe.loop.batch_size
             )
             pixels = dataset.episodes.read("pixels", dataset.rows[chosen])
-            yield dataset.latents[torch.from_numpy(chosen), 0], torch.from_numpy(pixels)
+            yield dataset.latents[torch.from_numpy(chosen)].float(), torch.from_numpy(pixels)
             step += 1
 
     clock = time.process_time()
     train(decoder, loss, batches, recipe.loop, out / "run", progress=progress)
     decoder.save(out, {"recipe": asdict(recipe), "cpu_seconds": round(time.process_time() - clock)})
     return decoder.eval()
+
+
+def _fresh(preset: str, dataset: LatentDataset) -> AnyDecoder:
+    """A decoder of single vectors, or of tokens that lie in a square."""
+    _, tokens, size = dataset.latents.shape
+    if tokens == 1:
+        return Decoder(look_up(frame_decoder.PRESETS, preset, "preset")(size))
+    grid = math.isqrt(tokens)
+    if grid * grid != tokens:
+        raise ShapeError(f"only tokens that lie in a square can be drawn, got {tokens} a frame")
+    return TokenDecoder(look_up(token_decoder.PRESETS, preset, "preset")(size, grid))

@@ -21,6 +21,7 @@ from acid.models.patch_encoders import PatchEncoder
 from acid.training.latents import encode_all
 from acid.types import ActionScaler
 
+KINDS = ("dinowm",)  # the world models that are trained here rather than on pixels
 VALIDATION_WINDOWS = 512
 PROJECTION_FRAMES = 2_000  # at most, spread over the training episodes
 

@@ -1,0 +1,253 @@
+"""The paper's second table, left: DINO-WM on Rope and Granular, and its figure of the Chamfer distance over pushes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from acid import tasks
+from acid.evaluation import Condition, bootstrap_mean, load_instances, paired, read_rows, search_name
+from acid.evaluation.conditions import PLANNERS, WEIGHTED
+from acid.evaluation.table import markdown
+from acid.experiments.cell import Cell, planner
+from acid.experiments.evaluate import Job, Progress, evaluate, jobs, remember_lambdas
+from acid.experiments.show import execute_plans, sheet_rows
+from acid.report import Measured, error_over_steps, sheet
+
+TASKS = ("rope", "granular")
+MODEL = "dinowm"
+LAMBDAS = (0.1, 0.3, 1.0, 3.0)
+CHOSEN = ("acid", "control", "change")  # conditions with a λ of their own; clipping changes only the range
+CHOOSING_EPISODES = 24
+CONDITIONS = ("original", "acid", "control", "change", "clipped", "acid-clipped", "random", "noop")
+DRAWN = ("original", "acid", "noop")  # in the figure
+PUBLISHED = {("rope", "original"): 1.38, ("rope", "acid"): 0.56, ("granular", "original"): 0.49}
+PUBLISHED |= {("granular", "acid"): 0.30}
+NEAR = 1.02  # a curve has reached a level when it is within 2 % of it
+
+
+@dataclass(frozen=True)
+class Line:
+    """One condition of one task. Distances are Chamfer distances in task units (1 = 10 cm)."""
+
+    task: str
+    condition: str
+    lam: float | None
+    n: int
+    final: float
+    low: float
+    high: float
+    difference: float | None  # from Original, on the same instances
+    difference_low: float | None
+    difference_high: float | None
+    p: float | None
+    better: float | None  # share of the instances on which it is below Original
+    missed: float | None  # share of the pushes that moved nothing
+    imagined: float | None  # mean over all plans: what the readout sees in the imagined latent
+    executed: float | None  # mean over all plans: what then was
+    over_steps: list[float]  # mean before the first push and after each
+
+
+@dataclass(frozen=True)
+class DeformableTable:
+    """Which part of the table to run, and where its rows are."""
+
+    results: Path = Path("results")
+    tasks: Sequence[str] = TASKS
+    episodes: int = 60
+
+    def choose(self, *, processes: int = 1, progress: Progress | None = None) -> str:
+        """Choose λ for ACID and for the controls, on instances that are not reported."""
+        work = []
+        for cell in self._cells():
+            protocol = cell.setup.protocol(episodes=CHOOSING_EPISODES, split="select")
+            names = ("original", *CHOSEN)
+            work += jobs(cell, names, cell.setup.search, LAMBDAS, protocol, self.results, batch=4)
+        evaluate(work, processes=processes, progress=progress)
+        return remember_lambdas(Cell(self.tasks[0], MODEL), self.results)
+
+    def run(self, *, processes: int = 1, progress: Progress | None = None) -> None:
+        """Every condition of both tasks; what is in the results already is not run again."""
+        work = [job for cell in self._cells() for job in self._jobs(cell)]
+        evaluate(work, processes=processes, progress=progress)
+
+    def lines(self) -> list[Line]:
+        """What the rows on disk say; conditions that were not run are left out."""
+        found = []
+        for cell in self._cells():
+            rows = {
+                name: read_rows([path])
+                for name in CONDITIONS
+                if (path := self._condition(cell, name).file(self.results, "test")).exists()
+            }
+            found += [_line(self._condition(cell, name), rows[name], rows.get("original")) for name in rows]
+        return found
+
+    def write(self) -> str:
+        """The table as Markdown, also written to the results folder, with the numbers behind it as JSON."""
+        lines = self.lines()
+        told = [told for task in self.tasks if (told := plateau([line for line in lines if line.task == task]))]
+        text = "\n".join([markdown(*_table(lines), texts=2), "", *told, "", *_legend(self.episodes)])
+        (self.results / "deformable.md").write_text(text + "\n")
+        content = json.dumps([asdict(line) for line in lines], indent=2, ensure_ascii=False)
+        (self.results / "deformable.json").write_text(content + "\n")
+        return text
+
+    def draw(self, folder: Path) -> list[Path]:
+        """Mean Chamfer distance over the pushes, a panel per task, with intervals over the instances."""
+        panels = {
+            cell.task: {
+                name: _curve(read_rows([path]))
+                for name in DRAWN
+                if (path := self._condition(cell, name).file(self.results, "test")).exists()
+            }
+            for cell in self._cells()
+        }
+        path = folder / "deformable-chamfer.png"
+        error_over_steps(path, panels, error="Chamfer distance", step="pushes")
+        return [path, *(self._draw_sheet(cell, folder) for cell in self._cells())]
+
+    def _draw_sheet(self, cell: Cell, folder: Path) -> Path:
+        """The instance on which ACID's gain is the median one: every push imagined and executed, with and without."""
+        files = [self._condition(cell, name).file(self.results, "test") for name in ("original", "acid")]
+        original, acid = ({row["instance"]: row["final_error"] for row in read_rows([file])} for file in files)
+        shared = sorted(original.keys() & acid.keys(), key=lambda instance: acid[instance] - original[instance])
+        protocol = cell.setup.protocol(episodes=self.episodes)
+        instances = {i.id: i for i in load_instances(cell.instances_file("test"), protocol, cell.task)}
+        instance = instances[shared[len(shared) // 2]]
+        task = tasks.make(cell.task, size=cell.world_model().config.encoder.image_size)
+        rows, shown = [], None
+        for name in ("original", "acid"):
+            lam = cell.chosen_lambda() if name == "acid" else None
+            plans = planner(cell, name, cell.setup.search, lam)
+            shown = execute_plans(task, cell, plans, instance, protocol.seed, plans=cell.setup.budget)
+            rows += sheet_rows(name, shown)
+        task.close()
+        assert shown is not None
+        path = folder / f"deformable-{cell.task}.png"
+        titles = [f"push {k + 1}" for k in range(cell.setup.budget)]
+        heading = f"{cell.task}, {instance.id}: the median gain"
+        sheet(path, rows, start=shown.start, goal=shown.goal, titles=titles, heading=heading, scale=1)
+        return path
+
+    def _cells(self) -> Iterator[Cell]:
+        for task in self.tasks:
+            yield Cell(task, MODEL)
+
+    def _jobs(self, cell: Cell) -> Iterator[Job]:
+        protocol = cell.setup.protocol(episodes=self.episodes)
+        for name in CONDITIONS:
+            lam = self._condition(cell, name).lam
+            lambdas = [] if lam is None else [lam]
+            yield from jobs(cell, [name], cell.setup.search, lambdas, protocol, self.results, batch=4)
+
+    def _condition(self, cell: Cell, name: str) -> Condition:
+        search = search_name(cell.setup.search) if name in PLANNERS else "-"
+        chosen = name.removesuffix("-clipped")
+        return Condition(cell.task, MODEL, name, search, cell.chosen_lambda(chosen) if name in WEIGHTED else None)
+
+
+def _line(
+    condition: Condition, rows: Sequence[Mapping[str, Any]], original: Sequence[Mapping[str, Any]] | None
+) -> Line:
+    final = _final(rows)
+    interval = bootstrap_mean(list(final.values()))
+    compared = None if original is None or condition.name == "original" else paired(final, _final(original))
+    better = None
+    if compared is not None and original is not None:
+        other = _final(original)
+        better = float(np.mean([final[key] < other[key] for key in final.keys() & other.keys()]))
+    steps = sum(row["steps"] for row in rows)
+    imagined = [value for row in rows for value in row["imagined_errors"]]
+    return Line(
+        condition.task,
+        condition.name,
+        condition.lam,
+        interval.n,
+        interval.mean,
+        interval.low,
+        interval.high,
+        compared.difference if compared else None,
+        compared.low if compared else None,
+        compared.high if compared else None,
+        compared.p if compared else None,
+        better,
+        sum(row["misses"] for row in rows) / steps,
+        float(np.mean(imagined)) if imagined else None,
+        float(np.mean([value for row in rows for value in row["errors"]])) if imagined else None,
+        [point.mean for point in _curve(rows)],
+    )
+
+
+def _final(rows: Sequence[Mapping[str, Any]]) -> dict[Any, float]:
+    return {(row["seed"], row["instance"]): float(row["final_error"]) for row in rows}
+
+
+def _curve(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
+    """Before the first plan and after each. A no-op is one long decision: its last value stands for all later ones."""
+    length = 1 + max(len(row["errors"]) for row in rows)
+    values = np.array([_filled([row["initial_error"], *row["errors"]], length) for row in rows])
+    found = [bootstrap_mean(column) for column in values.T]
+    return [Measured(point.mean, point.low, point.high) for point in found]
+
+
+def _filled(values: list[float], length: int) -> list[float]:
+    return values + [values[-1]] * (length - len(values))
+
+
+def plateau(lines: Sequence[Line]) -> str:
+    """After how many pushes Original, and after how many ACID, is as good as Original ever gets; empty if unknown."""
+    by = {line.condition: line for line in lines}
+    if not {"original", "acid"} <= by.keys():
+        return ""
+    level = min(by["original"].over_steps)
+    reached = {name: _reaches(by[name].over_steps, level) for name in ("original", "acid")}
+    told = "never gets there" if reached["acid"] is None else f"after {reached['acid']}"
+    return (
+        f"{lines[0].task}: Original's lowest mean, {level:.3f}, is reached (within 2 %) by Original after "
+        f"{reached['original']} pushes; ACID {told}"
+    )
+
+
+def _reaches(curve: Sequence[float], level: float) -> int | None:
+    return next((step for step, value in enumerate(curve) if value <= NEAR * level), None)
+
+
+def _table(lines: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
+    heading = ["task", "condition", "λ", "n", "final Chamfer", "against Original", "p", "better on", "missed pushes"]
+    heading += ["imagined", "executed", "published"]
+    return heading, [_cells(line) for line in lines]
+
+
+def _cells(line: Line) -> list[str]:
+    difference = "-"
+    if line.difference is not None:
+        difference = f"{line.difference:+.3f} [{line.difference_low:+.3f}, {line.difference_high:+.3f}]"
+    published = PUBLISHED.get((line.task, line.condition))
+    return [
+        line.task,
+        line.condition,
+        "-" if line.lam is None else f"{line.lam:g}",
+        str(line.n),
+        f"{line.final:.3f} [{line.low:.3f}, {line.high:.3f}]",
+        difference,
+        "-" if line.p is None else f"{line.p:.4f}",
+        "-" if line.better is None else f"{100 * line.better:.0f}%",
+        "-" if line.missed is None else f"{100 * line.missed:.0f}%",
+        "-" if line.imagined is None else f"{line.imagined:.3f}",
+        "-" if line.executed is None else f"{line.executed:.3f}",
+        "-" if published is None else f"{published:.2f}",
+    ]
+
+
+def _legend(episodes: int) -> list[str]:
+    return [
+        f"Chamfer distance in task units (1 = 10 cm), lower is better; {episodes} paired held-out instances a task; 95 %",
+        "intervals by bootstrap, sign-flip test. imagined: what a readout sees at the end of each plan; executed: what",
+        "then was, over the same plans. published: the paper's numbers, DINOv2 features, FleX, 10 instances.",
+    ]

@@ -1,0 +1,65 @@
+"""From a latent to the set of points that it shows: how an imagined shape is measured in the task's own unit.
+
+Nothing plans with it. It is fitted to real frames only, so of an imagined latent it tells what a frame like that
+would show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from acid import checkpoint
+from acid.errors import ShapeError
+
+
+@dataclass(frozen=True)
+class ReadoutConfig:
+    tokens: int  # P
+    latent_size: int  # D
+    points: int = 40
+    width: int = 256
+    depth: int = 2  # hidden layers
+
+
+class Readout(nn.Module):
+    """Latents [..., P, D] to points [..., n, 3] in no particular order."""
+
+    kind: ClassVar[str] = "readout"
+
+    def __init__(self, config: ReadoutConfig) -> None:
+        super().__init__()
+        self.config = config
+        sizes = [config.tokens * config.latent_size] + [config.width] * config.depth
+        layers: list[nn.Module] = [nn.LayerNorm(sizes[0])]
+        for before, after in zip(sizes, sizes[1:], strict=False):
+            layers += [nn.Linear(before, after), nn.GELU()]
+        self.layers = nn.Sequential(*layers, nn.Linear(sizes[-1], 3 * config.points))
+
+    def forward(self, latents: Tensor) -> Tensor:
+        expected = (self.config.tokens, self.config.latent_size)
+        if tuple(latents.shape[-2:]) != expected:
+            raise ShapeError(f"the readout takes [..., {expected[0]}, {expected[1]}], got {list(latents.shape)}")
+        return self.layers(latents.flatten(-2)).unflatten(-1, (self.config.points, 3))
+
+    def save(self, folder: str | Path, metadata: Mapping[str, Any]) -> None:
+        """Half precision: its own error is far larger."""
+        checkpoint.save(folder, kind=self.kind, config=self.config, state=self, metadata=metadata, dtype=torch.float16)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Readout:
+        stored = checkpoint.load(folder, cls.kind)
+        readout = cls(checkpoint.config_from(ReadoutConfig, stored.config))
+        checkpoint.load_state(readout, stored)
+        return readout.eval().requires_grad_(False)
+
+
+def chamfer(points: Tensor, others: Tensor) -> Tensor:
+    """Mean distance of points [..., n, 3] from the nearest of others [..., m, 3], plus the same the other way: [...]."""
+    distances = torch.cdist(points, others)
+    return distances.amin(-1).mean(-1) + distances.amin(-2).mean(-1)

@@ -1,0 +1,82 @@
+"""From the tokens of a frame back to pixels, for the eye only: nothing plans with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acid import checkpoint
+from acid.errors import ShapeError
+
+
+@dataclass(frozen=True)
+class TokenDecoderConfig:
+    """Tokens in rows and columns as the encoder laid them; every layer but the first doubles the picture's side."""
+
+    latent_size: int
+    grid: int = 14  # tokens along each side
+    channels: tuple[int, ...] = (384, 256, 128, 64, 32)
+
+
+def paper(latent_size: int, grid: int) -> TokenDecoderConfig:
+    return TokenDecoderConfig(latent_size, grid)
+
+
+def lite(latent_size: int, grid: int) -> TokenDecoderConfig:
+    return TokenDecoderConfig(latent_size, grid, channels=(96, 64, 48, 24, 12, 8))
+
+
+PRESETS = {"paper": paper, "lite": lite}
+
+
+class TokenDecoder(nn.Module):
+    """Latents [..., P, D] to images [..., S, S, 3] with values in 0..1; S is the grid's side, doubled layer by layer."""
+
+    kind: ClassVar[str] = "token-decoder"
+
+    def __init__(self, config: TokenDecoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        first, *rest = config.channels
+        layers: list[nn.Module] = [nn.Conv2d(config.latent_size, first, 3, padding=1), nn.GELU()]
+        for before, after in zip(config.channels, rest, strict=False):
+            layers += [nn.Upsample(scale_factor=2), nn.Conv2d(before, after, 3, padding=1), nn.GELU()]
+        self.layers = nn.Sequential(*layers, nn.Conv2d(config.channels[-1], 3, 3, padding=1))
+
+    @property
+    def image_size(self) -> int:
+        return self.config.grid * 2 ** (len(self.config.channels) - 1)
+
+    def forward(self, latents: Tensor) -> Tensor:
+        grid, lead = self.config.grid, latents.shape[:-2]
+        if tuple(latents.shape[-2:]) != (grid * grid, self.config.latent_size):
+            raise ShapeError(f"the decoder draws [..., {grid * grid}, {self.config.latent_size}], got {latents.shape}")
+        tokens = latents.reshape(-1, grid, grid, self.config.latent_size).permute(0, 3, 1, 2)
+        return self.layers(tokens).permute(0, 2, 3, 1).unflatten(0, lead)
+
+    def error(self, latents: Tensor, pixels: Tensor) -> Tensor:
+        """Mean squared error of drawing latents [M, P, D] against uint8 pixels [M, *, *, 3] of any size."""
+        wanted = F.interpolate(pixels.permute(0, 3, 1, 2).float() / 255, self.image_size, mode="area")
+        return (self(latents) - wanted.permute(0, 2, 3, 1)).square().mean()
+
+    @torch.no_grad()
+    def pixels(self, latents: Tensor) -> Tensor:
+        """Latents [..., P, D] to uint8 images [..., S, S, 3]."""
+        return (self(latents).clamp(0, 1) * 255).round().to(torch.uint8)
+
+    def save(self, folder: str | Path, metadata: Mapping[str, Any]) -> None:
+        """16 bits a weight: enough for the eye."""
+        checkpoint.save(folder, kind=self.kind, config=self.config, state=self, metadata=metadata, dtype=torch.float16)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> TokenDecoder:
+        stored = checkpoint.load(folder, cls.kind)
+        decoder = cls(checkpoint.config_from(TokenDecoderConfig, stored.config))
+        checkpoint.load_state(decoder, stored)
+        return decoder.eval().requires_grad_(False)
