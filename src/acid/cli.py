@@ -325,7 +325,7 @@ class Reproduce:
     models: tuple[str, ...] = ("lewm", "pldm")
     """Of the table "planning"."""
     episodes: int | None = None
-    """Default: 200 (planning), 60 (deformable)."""
+    """Default: 200 (planning), 50 (deformable)."""
     results: Path = Path("results")
     processes: int = 2
     choose: bool = False
@@ -349,7 +349,7 @@ class Reproduce:
         from acid.experiments import deformable, planning
 
         if self.name == "deformable":
-            return deformable.DeformableTable(self.results, self.tasks or deformable.TASKS, self.episodes or 60)
+            return deformable.DeformableTable(self.results, self.tasks or deformable.TASKS, self.episodes or 50)
         return planning.PlanningTable(self.results, self.tasks or planning.TASKS, self.models, self.episodes or 200)
 
 

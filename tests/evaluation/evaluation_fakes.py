@@ -16,6 +16,7 @@ class Line:
     name = "line"
     metric = "success"
     higher_is_better = True
+    frameskip = 5
 
     def __init__(self) -> None:
         self.position = np.zeros(1)

@@ -25,7 +25,7 @@ class Decision:
     seconds: float = 0.0  # CPU time for the whole batch
     plan: Plan | None = None  # if the actions come from a search: what it imagined, its consistency, its trace
     imagined_error: Tensor | None = None  # [B], the model's own goal cost of the plan: ‖ẑ_H − z_g‖²
-    imagined_pose: np.ndarray | None = None  # [B, ...], what the end of the plan looks like to a readout
+    imagined_pose: np.ndarray | None = None  # [B, k, ...], what a readout sees in each executed imagined step
     gap: Callable[[np.ndarray], Tensor] | None = None  # pixels [B, ...] after the last action to ‖z − ẑ‖² [B] there
 
 
@@ -49,7 +49,7 @@ class PlanningAgent:
     """Plans and executes what its controller says. Original, ACID and the control differ only in the planner's cost.
 
     A consistency term with λ = 0 plays no part in the search but measures Original's plans too. A `readout` tells the
-    pose [B, ...] that latents [B, P, D] show, as the task's success test compares it.
+    poses [B, k, ...] that latents [B, k, P, D] show, as the task's success test compares it.
     """
 
     def __init__(self, controller: Controller, *, readout: Callable[[Tensor], Tensor] | None = None) -> None:
@@ -71,9 +71,15 @@ class PlanningAgent:
             seconds=seconds,
             plan=plan,
             imagined_error=_squared_distance(plan.imagined[:, -1], _encode(self._model, goals)),
-            imagined_pose=None if self._readout is None else self._readout(expected).numpy(force=True),
+            imagined_pose=self._read(plan),
             gap=lambda pixels: _squared_distance(_encode(self._model, pixels), expected),
         )
+
+    def _read(self, plan: Plan) -> np.ndarray | None:
+        if self._readout is None:
+            return None
+        with torch.no_grad():
+            return self._readout(plan.imagined[:, 1 : self._controller.execute + 1]).numpy(force=True)
 
 
 class PolicyAgent:

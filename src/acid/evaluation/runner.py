@@ -38,8 +38,8 @@ class Episode:
     steps: int = 0
     success: bool = False
     misses: int = 0  # environment steps that changed nothing
-    errors: list[float] = field(default_factory=list)  # after each plan
-    imagined_errors: list[float] = field(default_factory=list)  # what each plan thought this would be
+    errors: list[float] = field(default_factory=list)  # after each model step
+    imagined_errors: list[float] = field(default_factory=list)  # what the plans thought these would be
     plans: int = 0
     plan_seconds: float = 0.0
     imagined_error: float | None = None  # of the last plan: ‖ẑ_H − z_g‖²
@@ -104,7 +104,6 @@ def play(task: Task, agent: Agent, instances: Sequence[Instance], *, protocol: P
         for b, episode in enumerate(running):
             _note(task, episode, decision, b, share=decision.seconds / len(running))
             _execute(task, episode, decision.env_actions[b], to_the_end=decision.gap is not None)
-            episode.errors.append(episode.final_error)
         _compare(decision, running)
     return episodes
 
@@ -140,8 +139,9 @@ def _begin(task: Task, instance: Instance, budget: int) -> Episode:
 
 def _note(task: Task, episode: Episode, decision: Decision, b: int, *, share: float) -> None:
     if decision.imagined_pose is not None:
-        pose, goal = decision.imagined_pose[b], episode.instance.goal_state
-        episode.imagined_errors.append(task.pose_error(pose, goal))
+        left = (episode.budget - episode.steps) // task.frameskip
+        goal = episode.instance.goal_state
+        episode.imagined_errors += [task.pose_error(pose, goal) for pose in decision.imagined_pose[b][:left]]
     episode.plans += 1
     episode.plan_seconds += share
     episode.imagined_error = None if decision.imagined_error is None else float(decision.imagined_error[b])
@@ -169,6 +169,8 @@ def _execute(task: Task, episode: Episode, actions: np.ndarray, *, to_the_end: b
             episode.final_error = float(task.error(episode.state, goal))
             episode.best_error = min(episode.best_error, episode.final_error)
             episode.success |= bool(task.success(episode.state, goal))
+            if episode.steps % task.frameskip == 0:
+                episode.errors.append(episode.final_error)
     if to_the_end or not episode.finished:
         episode.pixels = task.render()
 

@@ -9,6 +9,9 @@ from acid.evaluation.protocol import Split
 from acid.planning import CEM, Search
 
 
+PUBLISHED = CEM(samples=300, iterations=30, elites=30)
+
+
 @dataclass(frozen=True)
 class Setup:
     """As published for Le-WM and PLDM by default."""
@@ -16,17 +19,17 @@ class Setup:
     goal_offset: int | None = 25  # environment steps; None: the task draws goals of its own
     budget: int = 50  # environment steps
     horizon: int = 5  # model steps that a plan looks ahead, all executed before the next plan
-    search: Search = CEM(samples=300, iterations=30, elites=30)
+    search: Search = PUBLISHED
 
     def protocol(self, *, episodes: int = 200, split: Split = "test", seed: int = 0) -> Protocol:
         return Protocol(self.goal_offset, self.budget, seed, episodes, split)
 
 
-# The paper gives the sizes of the search; how far a plan looks and how many pushes there are it does not say. A push
-# can do more than a step of the other tasks: each is planned by itself, after a look at what the last one did.
+# The paper gives the sizes of the search. Horizon and execution are those of DINO-WM's public configuration (5 pushes,
+# all executed before the next look); how many plans there are is not stated anywhere: two.
 SETUPS = {
-    "rope": Setup(None, budget=8, horizon=1, search=CEM(samples=200, iterations=10, elites=30)),
-    "granular": Setup(None, budget=8, horizon=1, search=CEM(samples=100, iterations=10, elites=30)),
+    "rope": Setup(None, budget=10, search=CEM(samples=200, iterations=10, elites=30)),
+    "granular": Setup(None, budget=10, search=CEM(samples=100, iterations=10, elites=30)),
 }
 
 

@@ -1,0 +1,92 @@
+"""Table 2 left from rows on disk: the right numbers, the plateau, the figure."""
+
+import json
+
+import numpy as np
+import pytest
+
+from acid.evaluation import Condition, search_name
+from acid.experiments import deformable
+from acid.experiments.cell import Cell
+from acid.experiments.deformable import DeformableTable
+from acid.experiments.setups import setup
+from acid.report import Measured
+
+LAMBDAS = {"acid": 1.0, "control": 0.3, "change": 0.1}
+SHARED = {
+    **{"split": "test", "seed": 0, "metric": "chamfer", "higher_is_better": False, "steps": 4, "success": False},
+    **{"plan_seconds": 0.2, "checkpoints": {}, "goal_offset": None, "budget": 4, "solved_at_start": False},
+}
+
+
+@pytest.fixture(autouse=True)
+def chosen(monkeypatch):
+    monkeypatch.setattr(Cell, "chosen_lambda", lambda self, condition="acid": LAMBDAS[condition])
+    monkeypatch.setattr(Cell, "__post_init__", lambda self: None)  # the cells of a test need no weights
+
+
+def write(folder, name, curve, lam=None, misses=0, imagined=()):
+    """Eight instances whose errors follow the curve, each a little higher than the one before."""
+    search = "-" if name in ("noop", "random") else search_name(setup("rope").search)
+    condition = Condition("rope", "dinowm", name, search, lam)
+    path = condition.file(folder, "test")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for k in range(8):
+        first, *later = (np.array(curve) + 0.1 * k).tolist()
+        errors = {"initial_error": first, "errors": later, "final_error": later[-1]}
+        told = {"instance": f"i{k}", "draw": k, "misses": misses, "imagined_errors": list(imagined)}
+        rows.append(SHARED | condition.columns() | told | errors)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture
+def table(tmp_path):
+    write(tmp_path, "original", [2.0, 1.9, 1.7, 1.5, 1.5], misses=2, imagined=[0.4] * 4)
+    write(tmp_path, "acid", [2.0, 1.4, 1.0, 0.8, 0.7], lam=1.0, misses=1, imagined=[0.9] * 4)
+    write(tmp_path, "acid", [2.0, 0.1, 0.1, 0.1, 0.1], lam=0.3)  # better, but not the λ that was chosen
+    write(tmp_path, "noop", [2.0] * 5)
+    return DeformableTable(tmp_path, tasks=("rope",))
+
+
+def test_lines_compare_with_original_on_the_same_instances(table):
+    lines = {line.condition: line for line in table.lines()}
+    assert lines.keys() == {"original", "acid", "noop"}
+    acid = lines["acid"]
+    assert (acid.n, acid.lam, acid.missed, acid.imagined) == (8, 1.0, 0.25, pytest.approx(0.9))
+    assert acid.final == pytest.approx(1.05)
+    assert [acid.difference, acid.difference_low, acid.difference_high] == pytest.approx([-0.8] * 3)
+    assert acid.better == 1.0
+    assert acid.executed == pytest.approx(np.mean([1.4, 1.0, 0.8, 0.7]) + 0.35)
+    assert lines["original"].difference is None
+    assert lines["noop"].imagined is None
+
+
+def test_the_plateau_of_original_is_reached_sooner(table):
+    assert deformable.plateau(table.lines()) == (
+        "rope: Original's lowest mean, 1.850, is reached (within 2 %) by Original after 3 pushes; ACID after 1"
+    )
+
+
+def test_a_plateau_that_is_never_reached_is_told(table):
+    write(table.results, "acid", [2.0, 1.9, 1.9, 1.9, 1.9], lam=1.0)
+    assert deformable.plateau(table.lines()).endswith("ACID never gets there")
+
+
+def test_the_table_is_written_with_the_published_numbers_beside(table):
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.write().splitlines() if "|" in line]
+    found = {row[1]: row for row in lines[2:]}
+    assert found["acid"][2:4] == ["1", "8"]
+    assert found["acid"][5].startswith("-0.800 [")
+    assert found["acid"][7:9] == ["100%", "25%"]
+    assert [found[name][-1] for name in ("original", "acid", "noop")] == ["1.38", "0.56", "-"]
+    assert {entry["condition"] for entry in json.loads((table.results / "deformable.json").read_text())} == found.keys()
+
+
+def test_a_curve_starts_before_the_first_push_and_has_intervals(table):
+    path = Condition("rope", "dinowm", "noop").file(table.results, "test")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    start, *_, end = deformable._curve(rows)
+    assert isinstance(start, Measured)
+    assert start.mean == end.mean == pytest.approx(2.35)
+    assert start.low < start.mean < start.high
