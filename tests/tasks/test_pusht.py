@@ -286,13 +286,15 @@ def test_policy_pushes_from_all_sides(pushed):
         assert side.sum() > 2
 
 
-def test_policy_goes_around_the_block_and_acts_smoothly(pushed):
+def test_policy_goes_around_the_block_and_trembles(pushed):
     states, actions, _ = pushed
     gaps = [clearance(state, state[:2]) for state in states.reshape(-1, 10)]
     assert min(gaps) > 12  # it never dives into the block
-    assert np.linalg.norm(actions, axis=-1).max() < 0.7
+    assert np.linalg.norm(actions, axis=-1).max() < 1.2
     neighbours = [np.corrcoef(actions[:, :-1, j].ravel(), actions[:, 1:, j].ravel())[0, 1] for j in range(2)]
-    assert min(neighbours) > 0.7
+    assert min(neighbours) > 0.3
+    jumps = np.diff(actions, axis=1).std((1, 2))
+    assert jumps.max() > 3 * jumps.min()  # some episodes are calm, some are not
     assert (actions.std((0, 1)) > 0.1).all()
 
 

@@ -76,7 +76,7 @@ def test_every_frame_is_encoded_once(network: Patches, data: Path, tmp_path: Pat
     torch.testing.assert_close(loaded.encode(pixels), dataset.latents[:5].float(), rtol=1e-2, atol=1e-2)
 
     small = inverse.InverseRecipe(TransformerSize(width=12, depth=1, heads=2), FitConfig(steps=5, batch_size=16), True)
-    assert inverse.train_verifier(dataset, out / "verifier", small).config.merge
+    assert inverse.train_verifier(dataset, out / "verifier", small).config.channels == inverse.CHANNELS
     assert Verifier.load(out / "verifier").config.tokens == 4
 
 

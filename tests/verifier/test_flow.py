@@ -161,3 +161,20 @@ def test_wrong_shapes_are_named():
         FlowConfig(5, 1, 3, noise="loud")  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match="action_size=0"):
         FlowConfig(5, 1, 0)
+
+
+def test_convolutions_look_at_both_frames_place_by_place():
+    config = FlowConfig(5, 36, 3, SIZE, channels=(8, 12))
+    assert config.prefix_tokens == 4  # 6 × 6 places, halved to 3 × 3 and to 2 × 2
+    torch.manual_seed(0)
+    flow = ActionFlow(config)
+    for parameter in flow.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    flow.requires_grad_(False)
+    latent, next_latent, noise = torch.randn(5, 36, 5), torch.randn(5, 36, 5), torch.randn(5, 3)
+    inferred = flow.infer(latent, next_latent, steps=4, noise=noise)
+    torch.testing.assert_close(inferred, uncached_infer(flow, latent, next_latent, noise, 4), rtol=1e-4, atol=1e-4)
+    swapped = flow.infer(next_latent, latent, steps=4, noise=noise)
+    assert (inferred - swapped).abs().max() > 1e-3
+    with pytest.raises(ShapeError, match="n × n tokens that are not merged, got 6"):
+        FlowConfig(5, 6, 3, channels=(8,))

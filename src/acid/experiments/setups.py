@@ -8,7 +8,6 @@ from acid.evaluation import Protocol
 from acid.evaluation.protocol import Split
 from acid.planning import CEM, Search
 
-
 PUBLISHED = CEM(samples=300, iterations=30, elites=30)
 
 

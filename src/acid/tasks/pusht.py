@@ -247,8 +247,8 @@ class PushTPolicy:
     walls are preferred.
     """
 
-    TRAVEL = 0.45  # action length on the way to a push
-    PUSH = (0.1, 0.35)  # action length while pushing, lowest and highest
+    TRAVEL = 0.3  # action length on the way to a push
+    PUSH = (0.06, 0.2)  # action length while pushing, lowest and highest
     TURN = 0.7  # rad, largest angle between a push and the inward normal
     CANDIDATES = 12  # pushes to choose from
     STAY = 0.3  # share of them at the place of the last push
@@ -256,11 +256,12 @@ class PushTPolicy:
     SAFE = AGENT_RADIUS + 4.0  # px to keep between the agent's centre and the block on the way
     SLIPPED = AGENT_RADIUS + 10.0  # px between the agent's centre and the block when a push has missed
     MIDDLE = (130.0, WORLD - 130.0)  # px, where the block's centre should stay
-    TREMBLE = 0.03  # action noise
+    TREMBLE = (0.03, 0.2)  # action noise of an episode, lowest and highest: a planner tries actions that jump
     INERTIA = 0.3  # share of the last action in the next
 
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
+        self._tremble = rng.uniform(*self.TREMBLE)
         self._push: _Push | None = None
         self._last = np.zeros(2)
 
@@ -269,7 +270,7 @@ class PushTPolicy:
         if self._push is None or self._is_over(state, self._push):
             self._push = self._draw_push(state)
         self._last = self.INERTIA * self._last + (1 - self.INERTIA) * self._follow(state, self._push)
-        noisy = self._last + self.TREMBLE * self._rng.standard_normal(2)
+        noisy = self._last + self._tremble * self._rng.standard_normal(2)
         return np.clip(noisy, -1, 1).astype(np.float32)
 
     def _is_over(self, state: np.ndarray, push: _Push) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
@@ -15,7 +16,7 @@ from acid.training.latents import LatentDataset
 from acid.verifier import LITE, LITE_FIT, PAPER, PAPER_FIT, FitConfig, Policy, TransformerSize, Verifier
 
 Fitted = TypeVar("Fitted", Verifier, Policy)
-MERGE_ABOVE = 4  # tokens per latent
+CHANNELS = (64, 96)  # of convolutions over latents that are maps of many tokens
 POLICY_HORIZON = 5  # blocks, as far as the planner looks
 
 
@@ -23,11 +24,11 @@ POLICY_HORIZON = 5  # blocks, as far as the planner looks
 class InverseRecipe:
     size: TransformerSize = LITE
     fit: FitConfig = field(default_factory=lambda: LITE_FIT)
-    merge: bool | None = None  # frames as one prefix token each; None: where a latent has more than MERGE_ABOVE tokens
+    convolve: bool = True  # look at the two frames with convolutions, where they are maps of tokens
 
 
 RECIPES = {
-    "paper": InverseRecipe(PAPER, PAPER_FIT),
+    "paper": InverseRecipe(PAPER, PAPER_FIT, convolve=False),
     "lite": InverseRecipe(LITE, replace(LITE_FIT, steps=6_000, batch_size=512)),
 }
 
@@ -55,7 +56,8 @@ def _train(
     fit: Callable[..., Fitted], dataset: LatentDataset, out: Path, recipe: InverseRecipe, progress: Progress | None
 ) -> Fitted:
     """Fit and save; an interrupted run continues from `out`/run."""
-    merge = dataset.latents.shape[1] > MERGE_ABOVE if recipe.merge is None else recipe.merge
+    tokens = dataset.latents.shape[1]
+    is_map = tokens > 1 and math.isqrt(tokens) ** 2 == tokens
     clock = time.process_time()
     fitted = fit(
         dataset.latents,
@@ -64,7 +66,7 @@ def _train(
         stride=dataset.frameskip,
         size=recipe.size,
         training=recipe.fit,
-        merge=merge,
+        channels=CHANNELS if recipe.convolve and is_map else (),
         scaler=dataset.model.scaler,
         folder=out / "run",
         progress=progress,

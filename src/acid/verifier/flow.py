@@ -7,6 +7,7 @@ One Euler step from τ = 1 gives the *mean* action of the transition, many steps
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -38,6 +39,7 @@ class FlowConfig:
     steps: int = 1  # Euler steps; one gives the mean action, many sample one
     noise: Literal["zero", "fixed"] = "zero"  # where the steps start: at 0, or at one draw shared by all transitions
     merge: bool = False  # read each frame as one prefix token instead of P: much faster where P is large
+    channels: tuple[int, ...] = ()  # if any: look at both frames, as square maps, with convolutions that halve the side
     conditions: int = 0  # how many values the integer has that the network is told besides the two frames; 0: none
 
     def __post_init__(self) -> None:
@@ -45,10 +47,16 @@ class FlowConfig:
             raise ShapeError(f"latent_size, tokens, action_size and steps must be at least 1, got {self}")
         if self.noise not in ("zero", "fixed"):
             raise ShapeError(f"noise must be 'zero' or 'fixed', got {self.noise!r}")
+        if self.channels and (self.merge or math.isqrt(self.tokens) ** 2 != self.tokens):
+            raise ShapeError(
+                f"convolutions need frames of n × n tokens that are not merged, got {self.tokens}, merge {self.merge}"
+            )
 
     @property
     def prefix_tokens(self) -> int:
-        """How many tokens of the network a frame becomes."""
+        """How many tokens of the network a frame becomes, or the pair of frames if there are convolutions."""
+        if self.channels:
+            return math.ceil(math.isqrt(self.tokens) / 2 ** len(self.channels)) ** 2
         return 1 if self.merge else self.tokens
 
 
@@ -69,9 +77,11 @@ class ActionFlow(nn.Module):
         self.register_buffer("latent_mean", torch.zeros(config.latent_size))
         self.register_buffer("latent_std", torch.ones(config.latent_size))
         self.register_buffer("noise", _default_noise(config))
-        self.embed_latent = nn.Linear(config.latent_size * config.tokens // config.prefix_tokens, width)
+        self.convolve = _PairConvolutions(config) if config.channels else None
+        self.embed_latent = nn.Linear(_prefix_size(config), width)
         self.embed_position = nn.Parameter(0.02 * torch.randn(config.prefix_tokens, width))
-        self.embed_frame = nn.Parameter(0.02 * torch.randn(2, 1, width))
+        if self.convolve is None:
+            self.embed_frame = nn.Parameter(0.02 * torch.randn(2, 1, width))
         self.embed_condition = nn.Embedding(config.conditions, width) if config.conditions else None
         self.embed_action = nn.Linear(config.action_size, width)
         self.embed_time = TimeEmbedding(width)
@@ -90,7 +100,10 @@ class ActionFlow(nn.Module):
         frames = (frames - self.latent_mean) / self.latent_std
         if self.config.merge:
             frames = frames.flatten(2).unsqueeze(2)  # [B, 2, 1, P·D]
-        prefix = (self.embed_latent(frames) + (self.embed_position + self.embed_frame)).flatten(1, 2)
+        if self.convolve is None:
+            prefix = (self.embed_latent(frames) + (self.embed_position + self.embed_frame)).flatten(1, 2)
+        else:
+            prefix = self.embed_latent(self.convolve(frames)) + self.embed_position
         if self.embed_condition is not None:
             prefix = torch.cat([prefix, self.embed_condition(condition)[:, None]], dim=1)
         return self.transformer.remember(prefix)
@@ -142,7 +155,8 @@ class ActionFlow(nn.Module):
     def _chunks(self, latents: Tensor) -> Iterator[slice]:
         rows = at_once = max(1, len(latents))
         if latents.device.type == "cpu":
-            at_once = max(1, _CPU_PREFIX_TOKENS // (2 * self.config.prefix_tokens))
+            seen = self.config.tokens if self.config.channels else self.config.prefix_tokens
+            at_once = max(1, _CPU_PREFIX_TOKENS // (2 * seen))
         return (slice(first, first + at_once) for first in range(0, rows, at_once))
 
     def _check(self, latent: Tensor, next_latent: Tensor) -> torch.Size:
@@ -159,6 +173,29 @@ class ActionFlow(nn.Module):
         if noise.shape not in ((size,), (*lead, size)):
             raise ShapeError(f"noise must be [{size}] or {[*lead, size]}, got {list(noise.shape)}")
         return noise
+
+
+class _PairConvolutions(nn.Module):
+    """Frames [B, 2, n·n, D], side by side in the channels, to [B, prefix tokens, C]: what moved is local."""
+
+    def __init__(self, config: FlowConfig) -> None:
+        super().__init__()
+        self.side = math.isqrt(config.tokens)
+        self.around = nn.Conv2d(2 * config.latent_size, config.channels[0], 3, 1, 1)
+        sizes = zip((config.channels[0], *config.channels), config.channels, strict=False)
+        self.halve = nn.ModuleList(nn.Conv2d(first, second, 3, 2, 1) for first, second in sizes)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        x = frames.transpose(2, 3).flatten(1, 2).unflatten(2, (self.side, self.side))
+        x = F.gelu(self.around(x.contiguous(memory_format=torch.channels_last)))
+        for conv in self.halve:
+            x = F.gelu(conv(x))
+        return x.flatten(2).transpose(1, 2)
+
+
+def _prefix_size(config: FlowConfig) -> int:
+    """Numbers that one prefix token is made of."""
+    return config.channels[-1] if config.channels else config.latent_size * config.tokens // config.prefix_tokens
 
 
 def flow_matching_loss(

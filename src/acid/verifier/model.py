@@ -41,6 +41,8 @@ class FlowModel(nn.Module):
         size: TransformerSize = LITE,
         training: FitConfig = LITE_FIT,
         merge: bool = False,
+        channels: tuple[int, ...] = (),
+        euler_steps: int = 1,
         scaler: ActionScaler | None = None,
         folder: Path | None = None,
         progress: Progress | None = None,
@@ -49,13 +51,23 @@ class FlowModel(nn.Module):
 
         Without a scaler, one is fitted: mean and standard deviation of each dimension over the training transitions.
         A tenth of the episodes is held out, or of the transitions where there are fewer than ten episodes. With a
-        folder, an interrupted fit continues from there. `merge` reads each frame as one token: see `FlowConfig`.
+        folder, an interrupted fit continues from there. `merge` and `channels` decide how frames are read,
+        `euler_steps` how the fitted flow is integrated: see `FlowConfig`.
         """
         train, held_out = transitions.split(training.held_out, training.seed)
         scaler = scaler or fit_scaler(transitions.actions[transitions.start[train]])
         transitions = replace(transitions, actions=normalise_rows(transitions.actions, scaler))
         _, tokens, latent_size = transitions.latents.shape
-        config = FlowConfig(latent_size, tokens, scaler.size, size, merge=merge, conditions=transitions.conditions)
+        config = FlowConfig(
+            latent_size,
+            tokens,
+            scaler.size,
+            size,
+            steps=euler_steps,
+            merge=merge,
+            channels=channels,
+            conditions=transitions.conditions,
+        )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(training.seed)
             model = cls(config, scaler).to(transitions.latents.device)

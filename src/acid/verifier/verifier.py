@@ -40,6 +40,8 @@ class Verifier(FlowModel):
         size: TransformerSize = LITE,
         training: FitConfig = LITE_FIT,
         merge: bool = False,
+        channels: tuple[int, ...] = (),
+        euler_steps: int = 1,
         scaler: ActionScaler | None = None,
         folder: Path | None = None,
         progress: Progress | None = None,
@@ -49,7 +51,7 @@ class Verifier(FlowModel):
         Latents [M, P, D] and actions [M, A] in environment units, one row per frame; `episodes` [M] holds the id of
         each row's episode, whose rows are consecutive. Row i is paired with row i + stride, so frames recorded more
         often than the model steps can all be used; an action that is NaN marks a row from which no transition starts.
-        Scaler, held-out part and `merge` are as in `fit_transitions`.
+        Scaler, held-out part, `merge`, `channels` and `euler_steps` are as in `fit_transitions`.
         """
         transitions = successive(latents, actions, episodes, stride=stride)
         return cls.fit_transitions(
@@ -57,6 +59,8 @@ class Verifier(FlowModel):
             size=size,
             training=training,
             merge=merge,
+            channels=channels,
+            euler_steps=euler_steps,
             scaler=scaler,
             folder=folder,
             progress=progress,
