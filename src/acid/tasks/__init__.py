@@ -13,6 +13,7 @@ TASKS = {
     "cube": ("acid.tasks.cube", "Cube"),
     "rope": ("acid.tasks.deformable", "Rope"),
     "granular": ("acid.tasks.deformable", "Granular"),
+    "navigation": ("acid.tasks.navigation", "Navigation"),
 }
 
 

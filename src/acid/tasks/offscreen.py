@@ -19,22 +19,22 @@ mujoco: Any = untyped_mujoco  # a compiled module without type stubs
 
 
 class Offscreen:
-    """Draws square frames of `size` pixels of one model.
+    """Draws frames of one model: `size` pixels high, and `aspect` times that wide.
 
     A frame is drawn `supersample` times larger and averaged down: in software that costs far less than multisampling
     (1.1 against 2.5 ms a 64-px frame) and keeps the sub-pixel motion that small images need.
     """
 
-    def __init__(self, model: Any, size: int, *, supersample: int = 2) -> None:
+    def __init__(self, model: Any, size: int, *, supersample: int = 2, aspect: float = 1.0) -> None:
         self.model = model
         self._supersample = supersample
-        self._drawn = size * supersample
+        self._height, self._width = size * supersample, round(size * aspect) * supersample
         self._renderer: Any = None
         room = model.vis.global_  # the drawing buffer must hold the larger frame
-        room.offwidth, room.offheight = max(room.offwidth, self._drawn), max(room.offheight, self._drawn)
+        room.offwidth, room.offheight = max(room.offwidth, self._width), max(room.offheight, self._height)
 
     def draw(self, data: Any, camera: int | str = 0) -> np.ndarray:
-        """Pixels uint8 [size, size, 3] of the geoms, cameras and lights as they stand in the data."""
+        """Pixels uint8 [size, size · aspect, 3] of the geoms, cameras and lights as they stand in the data."""
         if self._renderer is None:
             self._renderer = self._open()
         self._renderer.update_scene(data, camera=camera)
@@ -42,7 +42,7 @@ class Offscreen:
 
     def _open(self) -> Any:
         try:
-            renderer = mujoco.Renderer(self.model, self._drawn, self._drawn)
+            renderer = mujoco.Renderer(self.model, self._height, self._width)
         except Exception as error:
             raise headless.advice(error) from error
         _close_at_exit(self)  # after the context exists: exit handlers run last in, first out
