@@ -155,8 +155,7 @@ class ActionFlow(nn.Module):
     def _chunks(self, latents: Tensor) -> Iterator[slice]:
         rows = at_once = max(1, len(latents))
         if latents.device.type == "cpu":
-            seen = self.config.tokens if self.config.channels else self.config.prefix_tokens
-            at_once = max(1, _CPU_PREFIX_TOKENS // (2 * seen))
+            at_once = max(1, _CPU_PREFIX_TOKENS // (2 * self.config.prefix_tokens))
         return (slice(first, first + at_once) for first in range(0, rows, at_once))
 
     def _check(self, latent: Tensor, next_latent: Tensor) -> torch.Size:
