@@ -96,8 +96,9 @@ class Cell:
 
     @property
     def choice_file(self) -> Path:
-        """Where the chosen λ is kept: one for a world model on all tasks, or one in a folder of your own."""
-        return ASSETS / f"lambda-{self.model}.json" if self.folder is None else self.root / "lambda.json"
+        """Where the chosen λ is kept: one for a world model on all tasks, or one in the cell's own folder."""
+        shared = self.folder is None and not self.setup.own_lambda
+        return ASSETS / f"lambda-{self.model}.json" if shared else self.root / "lambda.json"
 
     def choose_lambdas(self, lambdas: Mapping[str, float], reason: str) -> Path:
         """Remember which λ to plan with under each condition, and why."""

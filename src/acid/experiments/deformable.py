@@ -71,7 +71,7 @@ class DeformableTable:
             for name, lambdas in LAMBDAS.items():
                 work += jobs(cell, [name], cell.setup.search, lambdas, protocol, self.results, batch=BATCH)
         evaluate(work, processes=processes, progress=progress)
-        return remember_lambdas(Cell(self.tasks[0], MODEL), self.results)
+        return "\n".join(remember_lambdas(cell, self.results) for cell in self._cells())
 
     def run(self, *, processes: int = 1, progress: Progress | None = None) -> None:
         """Every condition of both tasks; what is in the results already is not run again."""

@@ -19,6 +19,7 @@ class Setup:
     budget: int = 50  # environment steps
     horizon: int = 5  # model steps that a plan looks ahead, all executed before the next plan
     search: Search = PUBLISHED
+    own_lambda: bool = False  # λ is chosen for the task alone, instead of for the world model on all its tasks
 
     def protocol(self, *, episodes: int = 200, split: Split = "test", seed: int = 0) -> Protocol:
         return Protocol(self.goal_offset, self.budget, seed, episodes, split)
@@ -27,8 +28,8 @@ class Setup:
 # The paper gives the sizes of the search. Horizon and execution are those of DINO-WM's public configuration (5 pushes,
 # all executed before the next look); how many plans there are is not stated anywhere: two.
 SETUPS = {
-    "rope": Setup(None, budget=10, search=CEM(samples=200, iterations=10, elites=30)),
-    "granular": Setup(None, budget=10, search=CEM(samples=100, iterations=10, elites=30)),
+    "rope": Setup(None, budget=10, search=CEM(samples=200, iterations=10, elites=30), own_lambda=True),
+    "granular": Setup(None, budget=10, search=CEM(samples=100, iterations=10, elites=30), own_lambda=True),
 }
 
 
