@@ -22,7 +22,7 @@ from acid.report import Measured, error_over_steps, sheet
 TASKS = ("rope", "granular")
 MODEL = "dinowm"
 LAMBDAS = {"original": (), "acid": (0.3, 1.0, 3.0), "control": (0.3, 1.0), "change": (0.3, 1.0)}  # to choose from
-CHOOSING_EPISODES = 10
+CHOOSING_EPISODES = 12
 CONDITIONS = ("original", "acid", "control", "noop", "random", "change", "clipped", "acid-clipped")
 FOR_INSIGHT = ("change", "clipped", "acid-clipped")
 DRAWN = ("original", "acid", "noop")  # in the figure
@@ -115,7 +115,7 @@ class DeformableTable:
         return [path, *(self._draw_sheet(cell, folder) for cell in self._cells())]
 
     def _draw_sheet(self, cell: Cell, folder: Path) -> Path:
-        """The instance on which ACID's gain is the median one: every push of the first plan, imagined and executed."""
+        """The instance on which ACID's gain is the median one: every push, imagined and executed."""
         files = [self._condition(cell, name).file(self.results, "test") for name in ("original", "acid")]
         original, acid = ({row["instance"]: row["final_error"] for row in read_rows([file])} for file in files)
         shared = sorted(original.keys() & acid.keys(), key=lambda instance: acid[instance] - original[instance])
@@ -127,12 +127,12 @@ class DeformableTable:
         for name in ("original", "acid"):
             lam = cell.chosen_lambda() if name == "acid" else None
             plans = planner(cell, name, cell.setup.search, lam)
-            shown = execute_plans(task, cell, plans, instance, protocol.seed)
+            shown = execute_plans(task, cell, plans, instance, protocol.seed, plans=cell.setup.budget)
             rows += sheet_rows(name, shown)
         task.close()
         assert shown is not None
         path = folder / f"deformable-{cell.task}.png"
-        titles = [f"push {k + 1}" for k in range(cell.setup.horizon)]
+        titles = [f"push {k + 1}" for k in range(cell.setup.budget)]
         heading = f"{cell.task}, {instance.id}: the median gain"
         sheet(path, rows, start=shown.start, goal=shown.goal, titles=titles, heading=heading, scale=1)
         return path
