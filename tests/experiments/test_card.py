@@ -19,6 +19,6 @@ def test_shipped_cards_are_what_the_command_writes(name, tmp_path):
     assert written == (ASSETS / name / CARD).read_text()
     stored = checkpoint.load(ASSETS / name / "model").metadata
     assert f"--steps {stored['recipe']['loop']['steps']}" in written
-    assert f"{stored['validation']['imagined_5_of_still']:.3g}" in written
+    assert f"{stored['validation']['imagined_1_of_still']:.3g}" in written
     for told in ("linear probe of", "verifier: error / action variance", "CPU minutes", "acid collect"):
         assert told in written

@@ -49,6 +49,8 @@ def _lines(cell: Cell) -> list[str]:
         minutes = found.metadata["cpu_seconds"] / 60
         lines.append(f"| `{part}` | {PARTS[part]} | {weights:,} | {_steps(found.metadata):,} | {minutes:.0f} |")
     lines += ["", f"{100 * model['recipe']['held_out']:g} % of the episodes were held out from all of it.", ""]
+    if frozen := stored["model"].config["encoder"].get("name"):
+        lines += [f"The frames are encoded by a frozen {frozen}, which is not part of the weights.", ""]
     lines += ["## What it knows", "", *_knowledge(cell, stored)]
     return lines
 
@@ -81,6 +83,8 @@ def _knowledge(cell: Cell, stored: Mapping[str, checkpoint.Checkpoint]) -> list[
             report = stored[part].metadata["report"]
             one, ten = (sum(report[key]) / len(report[key]) for key in ("one_step", "ten_steps"))
             lines.append(f"| {part}: error / action variance, one Euler step (ten) | {one:.3f} ({ten:.3f}) |")
+    if "readout" in stored:
+        lines.append(f"| readout: Chamfer distance to the particles | {stored['readout'].metadata['chamfer']:.3f} |")
     return [
         *lines,
         "",
