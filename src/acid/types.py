@@ -6,7 +6,7 @@ a numbers per environment action, P tokens per latent, D numbers per token, J se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -26,6 +26,19 @@ class WorldModel(Protocol):
 
     def rollout(self, latent: Tensor, actions: Tensor) -> Tensor:
         """Start latents [B, P, D] and normalised actions [B, N, H, A] to imagined latents [B, N, H, P, D]."""
+        ...
+
+
+@runtime_checkable
+class StochasticWorldModel(Protocol):
+    """A world model that imagines something else for every seed."""
+
+    def encode(self, observation: Tensor) -> Tensor:
+        """As in `WorldModel`."""
+        ...
+
+    def rollout(self, latent: Tensor, actions: Tensor, *, seeds: Sequence[int] | None = None) -> Tensor:
+        """As in `WorldModel`; one seed per problem, and the same seed and latent imagine the same in any batch."""
         ...
 
 

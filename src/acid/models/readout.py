@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -37,7 +38,7 @@ class Readout(nn.Module):
         self.config = config
         sizes = [config.tokens * config.latent_size] + [config.width] * config.depth
         layers: list[nn.Module] = [nn.LayerNorm(sizes[0])]
-        for before, after in zip(sizes, sizes[1:], strict=False):
+        for before, after in pairwise(sizes):
             layers += [nn.Linear(before, after), nn.GELU()]
         self.layers = nn.Sequential(*layers, nn.Linear(sizes[-1], 3 * config.points))
 
@@ -60,6 +61,6 @@ class Readout(nn.Module):
 
 
 def chamfer(points: Tensor, others: Tensor) -> Tensor:
-    """Mean distance of points [..., n, 3] from the nearest of others [..., m, 3], plus the same the other way: [...]."""
+    """Mean distance of points [..., n, 3] from the nearest of others [..., m, 3], plus the other way round: [...]."""
     distances = torch.cdist(points, others)
     return distances.amin(-1).mean(-1) + distances.amin(-2).mean(-1)

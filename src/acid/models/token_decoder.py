@@ -36,7 +36,7 @@ PRESETS = {"paper": paper, "lite": lite}
 
 
 class TokenDecoder(nn.Module):
-    """Latents [..., P, D] to images [..., S, S, 3] with values in 0..1; S is the grid's side, doubled layer by layer."""
+    """Latents [..., P, D] to images [..., S, S, 3] with values in 0..1; S is the grid's side, doubled by each layer."""
 
     kind: ClassVar[str] = "token-decoder"
 

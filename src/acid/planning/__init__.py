@@ -7,6 +7,7 @@ from acid.planning.costs import (
     ActionNorm,
     Cost,
     Custom,
+    DecodedDistance,
     Evaluation,
     GoalDistance,
     Term,
@@ -17,7 +18,9 @@ from acid.planning.gradient import Gradient
 from acid.planning.icem import ICEM
 from acid.planning.mppi import MPPI
 from acid.planning.noise import derive_seed
+from acid.planning.parametrisation import Arc, Parametrisation, StraightLine
 from acid.planning.planner import Planner
+from acid.planning.pool import Pool, draw_pool
 from acid.planning.search import Search
 from acid.planning.shooting import Shooting
 from acid.planning.weights import Adaptive, Constant, Weight
@@ -29,20 +32,26 @@ __all__ = [
     "ActionConsistency",
     "ActionNorm",
     "Adaptive",
+    "Arc",
     "Constant",
     "Controller",
     "Cost",
     "Custom",
+    "DecodedDistance",
     "Episode",
     "Evaluation",
     "GoalDistance",
     "Gradient",
+    "Parametrisation",
     "Planner",
+    "Pool",
     "Search",
     "Shooting",
+    "StraightLine",
     "Term",
     "Weight",
     "acid_cost",
     "derive_seed",
+    "draw_pool",
     "goal_cost",
 ]

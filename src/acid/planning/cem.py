@@ -41,9 +41,7 @@ class CEM:
 
     def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
         def step(proposal: Gaussian, rows: Tensor, iteration: int) -> tuple[Gaussian, Evaluation, Elites]:
-            noise = streams.normal(rows, (self.samples, *mean.shape[1:]), like=mean)
-            noise[:, 0] = 0  # candidate 0 is the current mean
-            candidates = objective.clamp(proposal.sample(noise))
+            candidates = self.draw(objective, proposal, rows, streams)
             evaluation = objective(candidates, rows=rows, iteration=iteration)
             elites = lowest(evaluation.total, self.elites)
             return Gaussian.fit(elites, candidates), evaluation, elites
@@ -51,3 +49,9 @@ class CEM:
         proposal = Gaussian.around(mean, self.std_init)
         proposal, trace = refine(step, proposal, iterations=self.iterations, tolerance=self.tolerance)
         return Outcome(proposal.mean, trace)
+
+    def draw(self, objective: Objective, proposal: Gaussian, rows: Tensor, streams: Streams) -> Tensor:
+        """Candidates [R, N, H, A] for the problems `rows` [R]; candidate 0 is the proposal's mean."""
+        noise = streams.normal(rows, (self.samples, *proposal.mean.shape[1:]), like=proposal.mean)
+        noise[:, 0] = 0
+        return objective.clamp(proposal.sample(noise))

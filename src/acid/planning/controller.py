@@ -38,6 +38,11 @@ class Controller:
         check_counts(execute=execute)
         if execute > planner.horizon:
             raise PlanningError(f"cannot execute {execute} blocks of a plan with horizon {planner.horizon}")
+        if warm_start and planner.parametrisation is not None:
+            raise PlanningError(
+                f"the rest of a plan is not a {type(planner.parametrisation).__name__}: choose warm_start or a "
+                "parametrisation, not both"
+            )
         self.planner = planner
         self.execute = execute
         self.warm_start = warm_start

@@ -53,22 +53,53 @@ class GoalDistance:
 
 
 @dataclass(frozen=True)
+class DecodedDistance:
+    """Distance between the pictures of the last imagined latent and of the goal, e.g. LPIPS.
+
+    decode: latents [M, P, D] to images [M, S, S, 3] with values in 0..1.
+    distance: images [M, 3, S, S] and one image [1, 3, S, S] to distances [M].
+    """
+
+    decode: Callable[[Tensor], Tensor]
+    distance: Callable[[Tensor, Tensor], Tensor]
+    weight: Weight = field(default_factory=Constant)
+    name: str = "goal"
+
+    def __call__(self, trajectory: Trajectory, goal: Tensor) -> Tensor:
+        wanted = self._draw(goal)
+        pairs = zip(trajectory.latents[:, :, -1], wanted.split(1), strict=True)
+        return torch.stack([self.distance(self._draw(last), image) for last, image in pairs])
+
+    def _draw(self, latents: Tensor) -> Tensor:
+        return self.decode(latents).movedim(-1, -3)
+
+
+@dataclass(frozen=True)
 class ActionConsistency:
-    """Whether each imagined transition is the one its action produces (Eq. cyc-cost)."""
+    """Whether each imagined transition is the one its action produces (Eq. cyc-cost).
+
+    features: what the verifier looks at, if not the latents themselves: [..., P, D] to [..., P', D'].
+    units: the model's actions [..., H, A] in those that the verifier infers, if they are not the same; residuals are
+        then measured in the verifier's.
+    """
 
     verifier: InverseDynamics
     weight: Weight = field(default_factory=Adaptive)
     name: str = "consistency"
+    features: Callable[[Tensor], Tensor] | None = None
+    units: Callable[[Tensor], Tensor] | None = None
 
     def per_step(self, trajectory: Trajectory) -> Tensor:
         """Residuals ‖a_t − G(ẑ_t, ẑ_{t+1})‖² as [B, N, H]."""
-        inferred = self.verifier.infer(trajectory.latents[:, :, :-1], trajectory.latents[:, :, 1:])
+        seen = trajectory.latents if self.features is None else self.features(trajectory.latents)
+        inferred = self.verifier.infer(seen[:, :, :-1], seen[:, :, 1:])
         if inferred.shape != trajectory.actions.shape:
             raise ShapeError(
                 f"the verifier of term {self.name!r} returned actions {list(inferred.shape)} for candidates "
                 f"{list(trajectory.actions.shape)}; it must be fitted to the model's own normalised action blocks"
             )
-        return (trajectory.actions - inferred).square().sum(-1)
+        actions = trajectory.actions if self.units is None else self.units(trajectory.actions)
+        return (actions - inferred).square().sum(-1)
 
     def __call__(self, trajectory: Trajectory, goal: Tensor) -> Tensor:
         return self.per_step(trajectory).mean(-1)
@@ -134,10 +165,16 @@ class Cost:
         """The terms that take part in the search: a weight of exactly 0 means not even evaluated."""
         return tuple(term for term in self.terms if not term.weight.off)
 
-    def evaluate(self, trajectory: Trajectory, goal: Tensor, *, stopwatch: Stopwatch | None = None) -> Evaluation:
-        """Every active term, its spread over the candidates, its weight, and the weighted sum."""
+    def evaluate(
+        self, trajectory: Trajectory, goal: Tensor, *, repeats: int = 1, stopwatch: Stopwatch | None = None
+    ) -> Evaluation:
+        """Every active term, its spread over the candidates, its weight, and the weighted sum.
+
+        repeats: how often the N candidates follow one another in the trajectory [B, repeats·N, ...]; each term is
+        averaged over the repeats before anything else happens to it.
+        """
         stopwatch = stopwatch or Stopwatch()
-        terms = {term.name: evaluate_term(term, trajectory, goal, stopwatch) for term in self.active}
+        terms = {term.name: averaged(evaluate_term(term, trajectory, goal, stopwatch), repeats) for term in self.active}
         with torch.no_grad():  # weights are constants to a gradient
             usable = torch.stack([values.isfinite() for values in terms.values()]).all(0)
             spreads = {name: spread(values, usable) for name, values in terms.items()}
@@ -156,6 +193,11 @@ def evaluate_term(term: Term, trajectory: Trajectory, goal: Tensor, stopwatch: S
     if values.shape != expected:
         raise ShapeError(f"cost term {term.name!r} must return [B, N] = {list(expected)}, got {list(values.shape)}")
     return values
+
+
+def averaged(values: Tensor, repeats: int) -> Tensor:
+    """Values [B, repeats·N, ...] to their means over the repeats [B, N, ...]."""
+    return values if repeats == 1 else values.unflatten(1, (repeats, -1)).mean(1)
 
 
 def spread(values: Tensor, usable: Tensor) -> Tensor:

@@ -21,6 +21,7 @@ class Streams:
     """B random streams. Drawn on the CPU whatever the device, so that a seed means the same plan everywhere."""
 
     def __init__(self, seeds: Sequence[int]) -> None:
+        self.seeds = tuple(seeds)
         self._generators = [torch.Generator().manual_seed(_checked(seed)) for seed in seeds]
 
     @classmethod

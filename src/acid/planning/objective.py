@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -10,8 +12,10 @@ from torch import Tensor
 from acid.errors import PlanningError, ShapeError
 from acid.planning.bounds import Bounds
 from acid.planning.costs import Cost, Evaluation
+from acid.planning.noise import derive_seed
+from acid.planning.parametrisation import Parametrisation
 from acid.planning.timing import Stopwatch
-from acid.types import Problem, Trajectory, WorldModel
+from acid.types import Problem, StochasticWorldModel, Trajectory, WorldModel
 
 
 @dataclass(frozen=True)
@@ -24,31 +28,59 @@ class Objective:
     bounds: Bounds | None
     chunk: int | None  # most candidates B·N rolled out at once
     stopwatch: Stopwatch
+    horizon: int = 1  # H, for the parametrisation
+    parametrisation: Parametrisation | None = None  # then a search sees its variables [..., 1, d] as the actions
+    repeats: int | None = None  # rollouts of each candidate by a stochastic model; None: the model is not
+    seeds: Sequence[int] = ()  # of the problems, for a stochastic model
 
     def __call__(self, candidates: Tensor, *, rows: Tensor, iteration: int) -> Evaluation:
         """Costs of candidates [R, N, H, A] for the problems `rows` [R]; a PlanningError if one has no finite cost."""
-        trajectory = self.imagine(candidates, rows)
-        evaluation = self.cost.evaluate(trajectory, self.problem.goal[rows], stopwatch=self.stopwatch)
+        trajectory = self.imagine(self.actions(candidates), rows, iteration)
+        evaluation = self.cost.evaluate(
+            trajectory, self.problem.goal[rows], repeats=self.repeats or 1, stopwatch=self.stopwatch
+        )
         _check_some_finite(evaluation, rows, iteration)
         return evaluation
 
     def clamp(self, actions: Tensor) -> Tensor:
-        """Actions [..., H, A] within the bounds, if there are any."""
+        """Actions [..., H, A] within the bounds, if there are any; variables of a parametrisation have none."""
+        return actions if self.bounds is None or self.parametrisation is not None else self.bounds.clamp(actions)
+
+    def actions(self, candidates: Tensor) -> Tensor:
+        """What the search looks for as actions [..., H, A] within the bounds."""
+        if self.parametrisation is None:
+            return candidates
+        actions = self.parametrisation(candidates.squeeze(-2), self.horizon)
         return actions if self.bounds is None else self.bounds.clamp(actions)
 
-    def imagine(self, candidates: Tensor, rows: Tensor) -> Trajectory:
-        """The trajectories of candidates [R, N, H, A] for the problems `rows` [R]."""
-        start, now = self.problem.start[rows], self.problem.now[rows]
-        width = candidates.shape[1] if self.chunk is None else max(1, self.chunk // len(rows))
-        with self.stopwatch.measure("rollout"):
-            parts = [self._rollout(start, now, part) for part in candidates.split(width, dim=1)]
-            latents = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
-        return Trajectory(latents, candidates)
+    def imagine(self, actions: Tensor, rows: Tensor, iteration: int = 0) -> Trajectory:
+        """The trajectories of actions [R, N, H, A] for the problems `rows` [R].
 
-    def _rollout(self, start: Tensor, now: Tensor, actions: Tensor) -> Tensor:
+        With repeats, the N candidates follow one another that often: [R, repeats·N, ...].
+        """
+        if self.repeats is None:
+            return self._imagine(actions, rows, None)
+        drawn = [
+            self._imagine(actions, rows, [derive_seed(self.seeds[row], iteration, repeat) for row in rows.tolist()])
+            for repeat in range(self.repeats)
+        ]
+        return Trajectory(torch.cat([one.latents for one in drawn], 1), torch.cat([one.actions for one in drawn], 1))
+
+    def _imagine(self, actions: Tensor, rows: Tensor, seeds: Sequence[int] | None) -> Trajectory:
+        start, now = self.problem.start[rows], self.problem.now[rows]
+        width = actions.shape[1] if self.chunk is None else max(1, self.chunk // len(rows))
+        with self.stopwatch.measure("rollout"):
+            parts = [self._rollout(start, now, part, seeds) for part in actions.split(width, dim=1)]
+            latents = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+        return Trajectory(latents, actions)
+
+    def _rollout(self, start: Tensor, now: Tensor, actions: Tensor, seeds: Sequence[int] | None) -> Tensor:
         """[R, n, H+1, P, D]: the observed latent followed by the imagined ones."""
         problems, candidates, horizon, _ = actions.shape
-        imagined = self.model.rollout(start, actions)
+        if seeds is None:
+            imagined = self.model.rollout(start, actions)
+        else:
+            imagined = cast(StochasticWorldModel, self.model).rollout(start, actions, seeds=seeds)
         expected = (problems, candidates, horizon, *now.shape[1:])
         if imagined.shape != expected:
             raise ShapeError(

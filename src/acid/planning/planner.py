@@ -10,9 +10,10 @@ from torch import Tensor
 
 from acid.errors import PlanningError, ShapeError
 from acid.planning.bounds import Bounds, Limit
-from acid.planning.costs import ActionConsistency, Cost, evaluate_term
+from acid.planning.costs import ActionConsistency, Cost, averaged, evaluate_term
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
+from acid.planning.parametrisation import Parametrisation
 from acid.planning.search import Search, check_counts
 from acid.planning.timing import Stopwatch
 from acid.types import ActionScaler, Plan, Problem, Trace, WorldModel, check_finite
@@ -26,6 +27,9 @@ class Planner:
     bounds: (low, high), each one number or one per dimension, in environment units if there is a scaler, else
         normalised. Every candidate and the plan respect them.
     chunk: most candidates (B·N) rolled out at once, to save memory.
+    parametrisation: what the search looks for instead of every number of a sequence; bounds then hold for the actions.
+    repeats: how often a stochastic model rolls out each candidate, whose costs are averaged; None for a deterministic
+        model. The model's `rollout` is then given `seeds`, derived from the plan's.
     """
 
     def __init__(
@@ -39,8 +43,12 @@ class Planner:
         action_size: int | None = None,
         bounds: tuple[Limit, Limit] | None = None,
         chunk: int | None = None,
+        parametrisation: Parametrisation | None = None,
+        repeats: int | None = None,
     ) -> None:
         check_counts(horizon=horizon)
+        if repeats is not None:
+            check_counts(repeats=repeats)
         if chunk is not None:
             check_counts(chunk=chunk)
         self.model = model
@@ -48,6 +56,8 @@ class Planner:
         self.search = search
         self.horizon = horizon
         self.chunk = chunk
+        self.parametrisation = parametrisation
+        self.repeats = repeats
         self.scaler: ActionScaler | None = scaler if scaler is not None else getattr(model, "scaler", None)
         self.action_size = _action_size(self.scaler, action_size)
         self.bounds = None if bounds is None else Bounds.of(bounds, size=self.action_size, scaler=self.scaler)
@@ -58,7 +68,8 @@ class Planner:
         """Plans from observations [B, ...] to goal observations [B, ...].
 
         seed: an int s gives problem b the stream of (s, b); a sequence gives problem b exactly seed[b].
-        initial: mean [B, H, A] to start the search from, 0 by default.
+        initial: mean [B, H, A] to start the search from, 0 by default; variables [B, 1, d] if there is a
+            parametrisation.
         """
         stopwatch = Stopwatch()
         with torch.no_grad(), stopwatch.measure("total"), stopwatch.measure("encode"):
@@ -74,36 +85,55 @@ class Planner:
     @torch.no_grad()
     def _solve(self, problem: Problem, seed: int | Sequence[int], initial: Tensor | None, stopwatch: Stopwatch) -> Plan:
         with stopwatch.measure("total"):
-            _check_problem(problem)
-            objective = Objective(self.model, self.cost, problem, self.bounds, self.chunk, stopwatch)
-            mean = self._initial_mean(problem, initial)
-            outcome = self.search.run(objective, mean, Streams.of(seed, problem.size))
-            plan = self._describe(objective, objective.clamp(outcome.actions), outcome.trace)
+            streams = Streams.of(seed, problem.size)
+            objective = self.objective(problem, streams, stopwatch)
+            outcome = self.search.run(objective, self.initial_mean(problem, initial), streams)
+            plan = self._describe(objective, objective.actions(objective.clamp(outcome.actions)), outcome.trace)
         return replace(plan, seconds={"encode": 0.0, **stopwatch.seconds})
 
-    def _initial_mean(self, problem: Problem, initial: Tensor | None) -> Tensor:
+    def objective(self, problem: Problem, streams: Streams, stopwatch: Stopwatch) -> Objective:
+        """What a search minimises for these problems."""
+        _check_problem(problem)
+        return Objective(
+            self.model,
+            self.cost,
+            problem,
+            self.bounds,
+            self.chunk,
+            stopwatch,
+            self.horizon,
+            self.parametrisation,
+            self.repeats,
+            streams.seeds,
+        )
+
+    def initial_mean(self, problem: Problem, initial: Tensor | None = None) -> Tensor:
         """[B, H, A] in at least single precision; candidates are searched and costs summed in it."""
-        shape = (problem.size, self.horizon, self.action_size)
+        chosen = self.parametrisation
+        shape = (problem.size, self.horizon, self.action_size) if chosen is None else (problem.size, 1, chosen.size)
         dtype = torch.float64 if problem.now.dtype == torch.float64 else torch.float32
         if initial is None:
             return torch.zeros(shape, dtype=dtype, device=problem.now.device)
         if initial.shape != shape:
-            raise ShapeError(f"initial must be [B, H, A] = {list(shape)}, got {list(initial.shape)}")
+            letters = "[B, H, A]" if chosen is None else "[B, 1, d]"
+            raise ShapeError(f"initial must be {letters} = {list(shape)}, got {list(initial.shape)}")
         return check_finite("initial", initial).to(problem.now.device, dtype, copy=True)
 
     def _describe(self, objective: Objective, actions: Tensor, trace: Trace) -> Plan:
         """Look at the chosen actions [B, H, A] once more, this time with every term, even those switched off."""
         everyone = torch.arange(len(actions), device=actions.device)
+        repeats = self.repeats or 1
         trajectory = objective.imagine(actions[:, None], everyone)
         costs: dict[str, Tensor] = {}
         consistency: Tensor | None = None
         for term in self.cost.terms:
             if isinstance(term, ActionConsistency) and consistency is None:
                 with objective.stopwatch.measure(term.name):
-                    consistency = term.per_step(trajectory)[:, 0]
+                    consistency = averaged(term.per_step(trajectory), repeats)[:, 0]
                 costs[term.name] = consistency.mean(-1)
             else:
-                costs[term.name] = evaluate_term(term, trajectory, objective.problem.goal, objective.stopwatch)[:, 0]
+                values = evaluate_term(term, trajectory, objective.problem.goal, objective.stopwatch)
+                costs[term.name] = averaged(values, repeats)[:, 0]
         return Plan(actions, self._to_env(actions), trajectory.latents[:, 0], costs, consistency, trace)
 
     def _to_env(self, actions: Tensor) -> Tensor | None:

@@ -1,0 +1,125 @@
+"""Frozen image codecs (VQGANs) by name: pixels to a grid of discrete codes and back.
+
+As with the encoders, their weights are other people's, never part of our checkpoints, and never downloaded here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+
+from acid.errors import CheckpointError, ShapeError, look_up
+from acid.models.patch_encoders import EncoderError, digest
+
+
+@dataclass(frozen=True)
+class CodecConfig:
+    """Which frozen codec draws the pixels."""
+
+    name: str = "vqgan16"
+    image_size: int = 224
+    source: str | None = None  # a folder in the layout of transformers, or a hub name that is in its cache
+    digest: str | None = (
+        None  # of the weights; filled in by the tokenizer that uses them, and checked when it is loaded
+    )
+
+
+class CodecNetwork(Protocol):
+    """What an image codec is made of; in fact an `nn.Module`."""
+
+    def encode(self, images: Tensor) -> Tensor:
+        """Images [M, 3, S, S] in −1..1 to code numbers [M, G, G]."""
+        ...
+
+    def decode(self, codes: Tensor) -> Tensor:
+        """Code numbers [M, G, G] to images [M, 3, S, S] in −1..1."""
+        ...
+
+
+class ImageCodec:
+    """uint8 pixels [M, S, S, 3] to code numbers [M, G·G], and these to images [M, 3, S, S] in 0..1.
+
+    Deliberately not an `nn.Module`: a tokenizer may hold one without its weights joining the tokenizer's.
+    `network` is a `CodecNetwork`.
+    """
+
+    def __init__(self, config: CodecConfig, network: nn.Module, *, size: int, grid: int) -> None:
+        self.config = config
+        self.network = network.eval().requires_grad_(False)
+        self.size = size  # of the code book
+        self.grid = grid
+        self.digest = digest(network.state_dict())
+        self.check(config)
+
+    def check(self, config: CodecConfig) -> None:
+        """Refuse to serve a configuration that was trained with other weights."""
+        if config.digest not in (None, self.digest):
+            raise CheckpointError(
+                f"the tokenizer was trained with weights {config.digest} of {config.name!r}, but those found are "
+                f"{self.digest}; install the version that it was trained with"
+            )
+
+    @torch.no_grad()
+    def encode(self, pixels: Tensor) -> Tensor:
+        side = self.config.image_size
+        if pixels.dtype != torch.uint8 or tuple(pixels.shape[1:]) != (side, side, 3):
+            raise ShapeError(
+                f"the codec takes uint8 images [M, {side}, {side}, 3], got {pixels.dtype} {list(pixels.shape)}"
+            )
+        images = pixels.permute(0, 3, 1, 2).float() / 127.5 - 1
+        return self._on(pixels.device).encode(images).flatten(1)
+
+    @torch.no_grad()
+    def decode(self, codes: Tensor) -> Tensor:
+        images = self._on(codes.device).decode(codes.unflatten(1, (self.grid, self.grid)))
+        return (images / 2 + 0.5).clamp(0, 1)
+
+    def _on(self, device: torch.device) -> CodecNetwork:
+        return cast(CodecNetwork, self.network.to(device))
+
+
+def load_codec(config: CodecConfig) -> ImageCodec:
+    """The frozen codec that a configuration names, from what is on disk."""
+    return look_up(CODECS, config.name, "image codec")(config)
+
+
+class _VQGAN16(nn.Module):
+    """The VQGAN of stride 16 with 16 384 codes that transformers knows as a part of Janus."""
+
+    stride = 16
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model: Any = model
+
+    def encode(self, images: Tensor) -> Tensor:
+        grid = images.shape[-1] // self.stride
+        return self.model.encode(images).image_tokens.reshape(len(images), grid, grid)
+
+    def decode(self, codes: Tensor) -> Tensor:
+        return self.model.decode(codes.flatten(1)).reshape(len(codes), 3, *(self.stride * s for s in codes.shape[1:]))
+
+
+def _vqgan16(config: CodecConfig) -> ImageCodec:
+    try:
+        from transformers import JanusVQVAE
+    except ImportError as error:
+        raise EncoderError(
+            f"the codec {config.name!r} needs transformers; run: pip install 'acid-planning[dinov2]'"
+        ) from error
+    how = "save a JanusVQVAE of transformers (a VQGAN of stride 16) to a folder and name it as `source`"
+    if config.source is None:
+        raise EncoderError(f"the codec {config.name!r} is not downloaded by itself: {how}")
+    grid = config.image_size // _VQGAN16.stride
+    try:
+        model = JanusVQVAE.from_pretrained(config.source, num_patches=grid, local_files_only=True, use_safetensors=True)
+    except (OSError, ValueError) as error:
+        raise EncoderError(f"no weights of {config.name!r} at {config.source!r}: {how}") from error
+    return ImageCodec(config, _VQGAN16(model), size=model.config.num_embeddings, grid=grid)
+
+
+CODECS: dict[str, Callable[[CodecConfig], ImageCodec]] = {"vqgan16": _vqgan16}

@@ -1,0 +1,411 @@
+"""NWM with CompACT: the next frame's 16 tokens, unmasked a few at a time, given four frames and an action.
+
+The network is a conditional diffusion transformer (CDiT) put to masked generation: tokens of the next frame attend to
+one another and to the context's tokens; action and elapsed time modulate every layer (AdaLN-zero).
+
+A frame's keys and values do not depend on the action, on what is unmasked or on how old the frame is (its age is added
+to them), so they are computed once per imagined frame, not once per unmasking step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from acid.errors import ShapeError
+from acid.models import compact
+from acid.models.compact import CompactConfig, CompactTokenizer
+from acid.nn.embeddings import TimeEmbedding, sinusoidal
+from acid.nn.fsq import FSQ
+from acid.nn.unmasking import Unmasking, gumbel, random_mask, unmask
+from acid.types import ActionScaler
+
+# Of the waves that describe a normalised action: displacements differ by hundredths, angles by up to a turn.
+SHORTEST_WAVE, LONGEST_WAVE = 0.1, 8.0
+LONGEST_TIME = 64  # frames that count as time 1
+_CPU_CANDIDATES = 96  # imagined at once; more take memory and gain nothing
+
+
+@dataclass(frozen=True)
+class CDiTConfig:
+    """CDiT-B by default."""
+
+    width: int = 768
+    depth: int = 12
+    heads: int = 12
+    mlp_width: int = 3072
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads:
+            raise ShapeError(f"the width {self.width} must be a multiple of the {self.heads} heads")
+
+
+@dataclass(frozen=True)
+class NWMConfig:
+    """What the frames are made of and what predicts them.
+
+    factorised: predict each level of a token by itself (one softmax per dimension of the quantised vector, embeddings
+    summed), instead of one of all codes with the table of input embeddings, which is then the output's as well.
+    """
+
+    action_size: int  # A
+    tokenizer: CompactConfig
+    predictor: CDiTConfig = field(default_factory=CDiTConfig)
+    context: int = 4  # frames
+    factorised: bool = False
+    waves: int = 256  # sines and cosines that describe each number of an action
+    unmasking: Unmasking = field(default_factory=Unmasking)
+
+    @property
+    def latent_size(self) -> int:
+        """D."""
+        return len(self.tokenizer.levels)
+
+    @property
+    def history(self) -> int:
+        return self.context
+
+
+def paper(action_size: int) -> NWMConfig:
+    """The published sizes: CDiT-B, one embedding for each of 64 000 codes, 8 unmasking steps."""
+    return NWMConfig(action_size, compact.paper())
+
+
+def lite(action_size: int) -> NWMConfig:
+    """64-px frames and a predictor of 2 M parameters that one CPU core trains in half an hour."""
+    return NWMConfig(
+        action_size,
+        compact.lite(),
+        predictor=CDiTConfig(width=144, depth=4, heads=4, mlp_width=432),
+        factorised=True,
+        waves=32,
+        unmasking=Unmasking(2),
+    )
+
+
+PRESETS = {"paper": paper, "lite": lite}
+
+
+class Memory(NamedTuple):
+    """What one block keeps of some frames: keys and values, both [M, t, P, width], without their age."""
+
+    keys: Tensor
+    values: Tensor
+
+
+class CrossAttention(nn.Module):
+    """Tokens of the next frame attend to those of the context."""
+
+    def __init__(self, config: CDiTConfig, frames: int) -> None:
+        super().__init__()
+        self.heads = config.heads
+        self.norm = nn.LayerNorm(config.width)
+        self.query = nn.Linear(config.width, config.width)
+        self.key_value = nn.Linear(config.width, 2 * config.width)
+        self.age = nn.Parameter(0.02 * torch.randn(2, frames, 1, config.width))  # added to keys, to values
+        self.out = nn.Linear(config.width, config.width)
+
+    def remember(self, frames: Tensor) -> Memory:
+        """Embedded frames [M, t, P, width] to their keys and values."""
+        return Memory(*self.key_value(self.norm(frames)).chunk(2, -1))
+
+    def aged(self, memory: Memory) -> tuple[Tensor, Tensor]:
+        """Keys and values of a whole context, oldest first, with their age: both [M, heads, T·P, head width]."""
+        keys, values = ((part + age).flatten(1, 2) for part, age in zip(memory, self.age, strict=True))
+        return _heads(keys, self.heads), _heads(values, self.heads)
+
+    def forward(self, x: Tensor, context: tuple[Tensor, Tensor]) -> Tensor:
+        return self.out(_joined(F.scaled_dot_product_attention(_heads(self.query(x), self.heads), *context)))
+
+
+class CDiTBlock(nn.Module):
+    """Self-attention, cross-attention to the context and MLP, each residual and modulated (AdaLN-zero)."""
+
+    parts = 9  # shift, scale and gate of each of the three
+
+    def __init__(self, config: CDiTConfig, frames: int) -> None:
+        super().__init__()
+        width = config.width
+        self.heads = config.heads
+        self.norm = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.cross = CrossAttention(config, frames)
+        self.mlp = nn.Sequential(
+            nn.Linear(width, config.mlp_width), nn.GELU(approximate="tanh"), nn.Linear(config.mlp_width, width)
+        )
+        self.modulation = nn.Linear(width, self.parts * width)
+        nn.init.zeros_(self.modulation.weight)
+        nn.init.zeros_(self.modulation.bias)
+
+    def forward(self, x: Tensor, modulation: Tensor, context: tuple[Tensor, Tensor]) -> Tensor:
+        """Tokens [M, P, width] and modulations [M, 1, 9·width] to tokens [M, P, width]."""
+        shift_s, scale_s, gate_s, shift_c, scale_c, gate_c, shift_m, scale_m, gate_m = modulation.chunk(self.parts, -1)
+        x = torch.addcmul(x, gate_s, self._attend(torch.addcmul(shift_s, self.norm(x), 1 + scale_s)))
+        x = torch.addcmul(x, gate_c, self.cross(torch.addcmul(shift_c, self.norm(x), 1 + scale_c), context))
+        return torch.addcmul(x, gate_m, self.mlp(torch.addcmul(shift_m, self.norm(x), 1 + scale_m)))
+
+    def _attend(self, x: Tensor) -> Tensor:
+        query, key, value = (_heads(part, self.heads) for part in self.qkv(x).chunk(3, -1))
+        return self.out(_joined(F.scaled_dot_product_attention(query, key, value)))
+
+
+class TokenEmbedding(nn.Module):
+    """Tokens [..., P, F] of F vocabularies to vectors [..., P, width]: the sum of their numbers' embeddings."""
+
+    offsets: Tensor
+
+    def __init__(self, sizes: Sequence[int], width: int, *, std: float) -> None:
+        super().__init__()
+        self.sizes = tuple(sizes)
+        self.table = nn.Embedding(sum(sizes) + 1, width)  # the last one stands for hidden
+        nn.init.normal_(self.table.weight, std=std)
+        starts = [sum(sizes[:place]) for place in range(len(sizes))]
+        self.register_buffer("offsets", torch.tensor(starts), persistent=False)
+
+    def forward(self, tokens: Tensor, hidden: Tensor | None = None) -> Tensor:
+        vectors = self.table(tokens + self.offsets).sum(-2)
+        return vectors if hidden is None else torch.where(hidden.unsqueeze(-1), self.table.weight[-1], vectors)
+
+
+class ActionEmbedding(nn.Module):
+    """Actions [..., A] to [..., width]: each number's sines and cosines through an MLP of its own, side by side."""
+
+    def __init__(self, size: int, waves: int, width: int) -> None:
+        super().__init__()
+        self.waves = waves
+        shares = [width // size + (place < width % size) for place in range(size)]
+        self.mlps = nn.ModuleList(
+            nn.Sequential(nn.Linear(waves, share), nn.SiLU(), nn.Linear(share, share)) for share in shares
+        )
+
+    def forward(self, actions: Tensor) -> Tensor:
+        waves = sinusoidal(actions, self.waves, shortest=SHORTEST_WAVE, longest=LONGEST_WAVE).unbind(-2)
+        return torch.cat([mlp(wave) for mlp, wave in zip(self.mlps, waves, strict=True)], -1)
+
+
+class TokenDynamics(nn.Module):
+    """Logits of the next frame's tokens. Tokens are integers [..., P, F]; V is the sum of the F vocabularies' sizes."""
+
+    blocks: Sequence[CDiTBlock]
+
+    def __init__(self, config: NWMConfig, sizes: Sequence[int], tokens: int) -> None:
+        super().__init__()
+        width = config.predictor.width
+        self.config = config
+        self.tokens = tokens
+        std = 0.3 if config.factorised else 0.02  # a table that is also the output's must begin small
+        self.embed = TokenEmbedding(sizes, width, std=std)
+        self.embed_context = TokenEmbedding(sizes, width, std=std) if config.factorised else self.embed
+        self.embed_action = ActionEmbedding(config.action_size, config.waves, width)
+        self.embed_time = TimeEmbedding(width)
+        self.positions = nn.Parameter(std * torch.randn(2, tokens, width))  # in the context, in the next frame
+        blocks = nn.ModuleList(CDiTBlock(config.predictor, config.context) for _ in range(config.predictor.depth))
+        self.blocks = cast("Sequence[CDiTBlock]", blocks)
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, sum(sizes)) if config.factorised else None
+        self.bias = None if config.factorised else nn.Parameter(torch.zeros(sum(sizes)))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return self.embed.sizes
+
+    def remember(self, frames: Tensor, hidden: Tensor | None = None) -> list[Memory]:
+        """Tokens of frames [M, t, P, F], some perhaps hidden [M, t, P], to what each block keeps of them."""
+        embedded = self.embed_context(frames, hidden) + self.positions[0]
+        return [block.cross.remember(embedded) for block in self.blocks]
+
+    def condition(self, actions: Tensor, elapsed: int | Tensor = 1) -> list[Tensor]:
+        """Actions [M, A] and frames elapsed (a number or [M]) to the modulation of each block [M, 1, 9·width]."""
+        time = torch.as_tensor(elapsed, device=actions.device).to(actions) / LONGEST_TIME
+        activated = F.silu(self.embed_action(actions) + self.embed_time(time)).unsqueeze(1)
+        return [block.modulation(activated) for block in self.blocks]
+
+    def aged(self, memories: Sequence[Memory]) -> list[tuple[Tensor, Tensor]]:
+        """Keys and values of a whole context [M, T, P, width], ready to be attended to."""
+        return [block.cross.aged(memory) for block, memory in zip(self.blocks, memories, strict=True)]
+
+    def forward(
+        self,
+        tokens: Tensor,
+        hidden: Tensor,
+        modulations: Sequence[Tensor],
+        contexts: Sequence[tuple[Tensor, Tensor]],
+    ) -> Tensor:
+        """The next frame's tokens [M, P, F], those that are hidden [M, P], to logits [M, P, V]."""
+        x = self.embed(tokens, hidden) + self.positions[1]
+        for block, modulation, context in zip(self.blocks, modulations, contexts, strict=True):
+            x = block(x, modulation, context)
+        x = self.norm(x)
+        return F.linear(x, self.embed.table.weight[:-1], self.bias) if self.head is None else self.head(x)
+
+    def unroll(self, context: Tensor, actions: Tensor, how: Unmasking, seeds: Sequence[int]) -> Tensor:
+        """Context tokens [B, T, P, F] and actions [B, N, H, A] to imagined tokens [B, N, H, P, F].
+
+        Every problem has its own random numbers, and its candidates share them: they then differ by what their actions
+        do rather than by luck, and neither the batch nor the order of candidates changes what is imagined.
+        """
+        problems, candidates, horizon, _ = actions.shape
+        generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+        shape = (self.tokens, sum(self.sizes) + 1)
+        memories = [_repeated(memory, candidates) for memory in self.remember(context)]
+        imagined = []
+        for step in range(horizon):
+            modulations = self.condition(actions[:, :, step].flatten(0, 1))
+            contexts = self.aged(memories)
+
+            def predict(tokens: Tensor, hidden: Tensor) -> Tensor:
+                logits = self(tokens.flatten(0, 1), hidden.flatten(0, 1), modulations, contexts)  # noqa: B023
+                return logits.unflatten(0, (problems, candidates))
+
+            imagined.append(
+                unmask(
+                    predict,
+                    (problems, candidates, self.tokens),
+                    self.sizes,
+                    how,
+                    noise=lambda: torch.stack([gumbel(shape, generator) for generator in generators]).unsqueeze(1),
+                    device=actions.device,
+                )
+            )
+            if step + 1 < horizon:
+                newest = self.remember(imagined[-1].flatten(0, 1).unsqueeze(1))
+                memories = [_slid(old, new) for old, new in zip(memories, newest, strict=True)]
+        return torch.stack(imagined, 2)
+
+
+class NavigationWorldModel(nn.Module):
+    """`encode`, `rollout` and `decode` for planning, `dynamics` for training on tokens.
+
+    The latent of a frame is its tokenizer's codes [P, D]; an observation of T frames has the latent [B, T, P, D].
+    A rollout looks at the last `config.context` frames and repeats the oldest where there are fewer.
+    `unmasking` may be replaced at any time; its temperature decides whether the model is stochastic.
+    """
+
+    def __init__(self, config: NWMConfig, scaler: ActionScaler, tokenizer: CompactTokenizer | None = None) -> None:
+        super().__init__()
+        if scaler.size != config.action_size:
+            raise ShapeError(f"the model takes actions of size {config.action_size}, the scaler makes {scaler.size}")
+        self.tokenizer = (tokenizer or CompactTokenizer(config.tokenizer)).eval().requires_grad_(False)
+        self.config = replace(config, tokenizer=self.tokenizer.config)
+        self.scaler = scaler
+        self.unmasking = config.unmasking
+        quantiser = self.quantiser
+        self.dynamics = TokenDynamics(
+            self.config, quantiser.levels if config.factorised else (quantiser.size,), self.tokenizer.tokens
+        )
+
+    @property
+    def quantiser(self) -> FSQ:
+        return self.tokenizer.quantiser
+
+    def encode(self, observation: Tensor) -> Tensor:
+        """uint8 pixels [B, S, S, 3] to latents [B, P, D], or [B, T, S, S, 3] to [B, T, P, D]."""
+        return self.tokenizer.encode(observation)
+
+    def decode(self, latents: Tensor) -> Tensor:
+        """Latents [..., P, D] to images [..., S, S, 3] with values in 0..1."""
+        return self.tokenizer.decode(latents)
+
+    def to_tokens(self, latents: Tensor) -> Tensor:
+        """Latents [..., P, D] of any precision to the integers that are predicted [..., P, F]."""
+        if self.config.factorised:
+            return self.quantiser.to_levels(latents)
+        return self.quantiser.to_indices(latents).unsqueeze(-1)
+
+    def from_tokens(self, tokens: Tensor) -> Tensor:
+        """Integers [..., P, F] to latents [..., P, D]."""
+        if self.config.factorised:
+            return self.quantiser.from_levels(tokens)
+        return self.quantiser.from_indices(tokens[..., 0])
+
+    @torch.no_grad()
+    def rollout(self, latent: Tensor, actions: Tensor, *, seeds: Sequence[int] | None = None) -> Tensor:
+        """Latents [B, P, D] or [B, T, P, D] and actions [B, N, H, A] to imagined latents [B, N, H, P, D].
+
+        One seed per problem, 0 by default: the same seed and latents imagine the same, whatever else is in the batch.
+        """
+        if actions.dim() != 4 or actions.shape[-1] != self.config.action_size:
+            raise ShapeError(f"the model takes actions of size {self.config.action_size}, got {list(actions.shape)}")
+        seeds = [0] * len(actions) if seeds is None else seeds
+        if len(seeds) != len(actions):
+            raise ShapeError(f"need one seed per problem: {len(actions)} problems, {len(seeds)} seeds")
+        context = self.to_tokens(self._context(latent, len(actions)))
+        at_once = actions.shape[1]
+        if actions.device.type == "cpu":
+            at_once = max(1, _CPU_CANDIDATES // len(actions))
+        parts = [
+            self.dynamics.unroll(context, part, self.unmasking, seeds)
+            for part in actions.to(self.dynamics.positions.dtype).split(at_once, 1)
+        ]
+        return self.from_tokens(torch.cat(parts, 1))
+
+    def _context(self, latent: Tensor, problems: int) -> Tensor:
+        """The last frames [B, T, P, D], the oldest repeated where there are too few."""
+        frames = latent.unsqueeze(1) if latent.dim() == 3 else latent
+        expected = (self.tokenizer.tokens, len(self.quantiser.levels))
+        if frames.dim() != 4 or len(frames) != problems or frames.shape[2:] != expected:
+            raise ShapeError(
+                f"latents must be [{problems}, P, D] or [{problems}, T, P, D] with P, D = {expected}, "
+                f"got {list(latent.shape)}"
+            )
+        frames = frames[:, -self.config.context :]
+        missing = self.config.context - frames.shape[1]
+        return torch.cat([frames[:, :1].expand(-1, missing, -1, -1), frames], 1)
+
+
+@dataclass(frozen=True)
+class NWMObjectiveConfig:
+    history_mask: float = 0.3  # of a window's context tokens at most this share is hidden, uniformly drawn
+    full_mask: float = 0.3  # probability that all tokens of the next frame are hidden, as when unmasking begins
+
+
+class NWMObjective(nn.Module):
+    """Cross-entropy of the next frame's hidden tokens, given its other tokens, the context and the action."""
+
+    def __init__(self, config: NWMObjectiveConfig, model: NavigationWorldModel) -> None:
+        super().__init__()
+        self.config = config
+
+    def forward(self, model: NavigationWorldModel, latents: Tensor, actions: Tensor) -> dict[str, Tensor]:
+        """Encoded frames [B, T+1, P, D] of any precision, the last to be predicted, and normalised actions [B, T, A].
+
+        "loss" is what to minimise, in nats a token; "accuracy" is the share of hidden tokens that are right.
+        """
+        dynamics = model.dynamics
+        frames = model.to_tokens(latents)
+        context, target = frames[:, :-1], frames[:, -1]
+        rows, places = target.shape[:2]
+        forgotten = torch.rand(context.shape[:3]) < self.config.history_mask * torch.rand(rows, 1, 1)
+        hidden = random_mask(rows, places, full=self.config.full_mask).to(target.device)
+        memories = dynamics.remember(context, forgotten.to(target.device))
+        logits = dynamics(target, hidden, dynamics.condition(actions[:, -1]), dynamics.aged(memories))
+        parts = logits[hidden].float().split(list(dynamics.sizes), -1)
+        wanted = target[hidden].unbind(-1)
+        loss = torch.stack([F.cross_entropy(part, right) for part, right in zip(parts, wanted, strict=True)]).sum()
+        right = torch.stack([part.argmax(-1) == want for part, want in zip(parts, wanted, strict=True)]).all(0)
+        return {"loss": loss, "accuracy": right.float().mean()}
+
+
+def _heads(x: Tensor, heads: int) -> Tensor:
+    """[M, n, width] to [M, heads, n, head width]."""
+    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+def _joined(x: Tensor) -> Tensor:
+    """[M, heads, n, head width] to [M, n, width]."""
+    return x.transpose(1, 2).flatten(2)
+
+
+def _repeated(memory: Memory, times: int) -> Memory:
+    return Memory(*(part.repeat_interleave(times, 0) for part in memory))
+
+
+def _slid(old: Memory, new: Memory) -> Memory:
+    """The context one frame later."""
+    return Memory(*(torch.cat([before[:, 1:], after], 1) for before, after in zip(old, new, strict=True)))

@@ -1,0 +1,99 @@
+"""Masked generation: all tokens begin hidden, and the ones that the network is surest of are revealed first.
+
+A token is F numbers, one of each of F vocabularies: a plain token has F = 1, a quantised vector one number per
+dimension. The letters of shapes besides those of `acid.types`: V is the sum of the vocabularies' sizes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from acid.errors import ShapeError
+
+Predict = Callable[[Tensor, Tensor], Tensor]
+Noise = Callable[[], Tensor]
+
+
+@dataclass(frozen=True)
+class Unmasking:
+    """How tokens are revealed."""
+
+    steps: int = 8
+    temperature: float = 1.0  # of the first step; it falls linearly to 0 at the last. One step alone is always greedy
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or not 0 <= self.temperature < math.inf:
+            raise ShapeError(f"unmasking needs at least one step and a temperature of at least 0, got {self}")
+
+    def temperature_at(self, step: int) -> float:
+        return 0.0 if self.steps == 1 else self.temperature * (1 - step / (self.steps - 1))
+
+    def hidden_after(self, step: int, positions: int) -> int:
+        """How many of the positions are still hidden after this step (the first is 0): a quarter of a cosine."""
+        share = math.cos(math.pi / 2 * (step + 1) / self.steps)
+        return 0 if step + 1 == self.steps else max(0, min(math.floor(share * positions), positions - 1 - step))
+
+
+def unmask(
+    predict: Predict,
+    shape: Sequence[int],
+    sizes: Sequence[int],
+    how: Unmasking,
+    *,
+    noise: Noise | None = None,
+    device: torch.device | None = None,
+) -> Tensor:
+    """Tokens [*shape, F] of vocabularies of these sizes; `shape` is [..., P].
+
+    predict: tokens [*shape, F] and which of them are hidden [*shape] to logits [*shape, V].
+    noise: one more draw of standard Gumbel noise, each [..., P, V + 1] and broadcasting; without it, greedy.
+    """
+    tokens = torch.zeros((*shape, len(sizes)), dtype=torch.long, device=device)
+    hidden = torch.ones(tuple(shape), dtype=torch.bool, device=device)
+    for step in range(how.steps):
+        logits = predict(tokens, hidden)
+        heat = how.temperature_at(step)
+        drawn = heat * noise().to(logits) if noise is not None and heat > 0 else None
+        chosen, confidence = choose(logits, sizes, drawn)
+        tokens = torch.where(hidden.unsqueeze(-1), chosen, tokens)
+        hidden = _least(confidence.masked_fill(~hidden, torch.inf), how.hidden_after(step, shape[-1]))
+    return tokens
+
+
+def choose(logits: Tensor, sizes: Sequence[int], noise: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Logits [..., P, V] to tokens [..., P, F] and how sure they are [..., P]; noise [..., P, V + 1] disturbs both."""
+    chosen, confidence = [], logits.new_zeros(())
+    disturbance = None if noise is None else noise[..., :-1].split(list(sizes), -1)
+    for factor, part in enumerate(logits.split(list(sizes), -1)):
+        preferred = part if disturbance is None else part + disturbance[factor]
+        best = preferred.argmax(-1, keepdim=True)
+        confidence = confidence + (part.gather(-1, best) - part.logsumexp(-1, keepdim=True)).squeeze(-1)
+        chosen.append(best)
+    return torch.cat(chosen, -1), confidence if noise is None else confidence + noise[..., -1]
+
+
+def random_mask(rows: int, positions: int, *, full: float = 0.0) -> Tensor:
+    """Which tokens are hidden in training, [rows, positions]: a share cos(π u / 2) with u uniform, at least one.
+
+    `full` is the probability that a row is hidden altogether, as it is when generation begins.
+    """
+    share = (torch.rand(rows) * math.pi / 2).cos()
+    share = torch.where(torch.rand(rows) < full, 1.0, share)
+    count = (share * positions).ceil().clamp(min=1)
+    return torch.rand(rows, positions).argsort(1).argsort(1) < count[:, None]
+
+
+def gumbel(shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    """Standard Gumbel noise, drawn on the CPU."""
+    uniform = torch.rand(tuple(shape), generator=generator).clamp(1e-9, 1 - 1e-7)
+    return -(-uniform.log()).log()
+
+
+def _least(confidence: Tensor, count: int) -> Tensor:
+    """Which `count` of the positions [..., P] have the lowest confidence, as booleans."""
+    return confidence.argsort(dim=-1, stable=True).argsort(-1) < count

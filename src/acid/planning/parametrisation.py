@@ -1,0 +1,90 @@
+"""What a search looks for: by default every number of an action sequence, or a few that determine the whole of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from acid.errors import PlanningError
+from acid.types import ActionScaler
+
+
+class Parametrisation(Protocol):
+    """Maps search variables to action sequences. The search begins at 0 with the standard deviation it is given."""
+
+    @property
+    def size(self) -> int:
+        """d: numbers that determine a sequence."""
+        ...
+
+    def __call__(self, variables: Tensor, horizon: int) -> Tensor:
+        """Variables [..., d] to normalised actions [..., H, A]."""
+        ...
+
+
+@dataclass(frozen=True)
+class StraightLine:
+    """A displacement repeated at every step and a turn at the end: the candidates of NWM.
+
+    Variables are (x, y, yaw) in units of `std` from `mean`, both in normalised action units.
+    """
+
+    mean: tuple[float, float, float] = (-0.1, 0.0, 0.0)
+    std: tuple[float, float, float] = (0.02, 0.1, 0.1)
+
+    def __post_init__(self) -> None:
+        _check(self.std)
+
+    @property
+    def size(self) -> int:
+        return 3
+
+    def __call__(self, variables: Tensor, horizon: int) -> Tensor:
+        displacement = _scaled(variables, self.mean, self.std).unsqueeze(-2)
+        turning = torch.zeros(horizon, 3, dtype=torch.bool, device=variables.device)
+        turning[:-1, 2] = True  # no turn before the last step
+        return displacement.expand(*variables.shape[:-1], horizon, 3).masked_fill(turning, 0.0)
+
+
+@dataclass(frozen=True)
+class Arc:
+    """Constant speed and constant curvature, as a differential drive moves: the robot looks where it goes.
+
+    Variables are (forward displacement, turn) of one step in units of `std` from `mean`, both in normalised action
+    units. The sideways displacement follows: the chord of an arc lies at half of the turn.
+    `scaler` is that of the model's (x, y, yaw) actions; x and y must have the same physical unit, yaw is in radians.
+    """
+
+    scaler: ActionScaler
+    mean: tuple[float, float] = (-0.1, 0.0)
+    std: tuple[float, float] = (0.02, 0.1)
+
+    def __post_init__(self) -> None:
+        _check(self.std)
+        if self.scaler.size != 3:
+            raise PlanningError(f"an arc needs actions (x, y, yaw), but the scaler's have {self.scaler.size} numbers")
+
+    @property
+    def size(self) -> int:
+        return 2
+
+    def __call__(self, variables: Tensor, horizon: int) -> Tensor:
+        forward, turn = _scaled(variables, self.mean, self.std).unbind(-1)
+        (mean_x, mean_y, mean_yaw), (std_x, std_y, std_yaw) = self.scaler.mean, self.scaler.std
+        angle = turn * std_yaw + mean_yaw
+        sideways = (forward * std_x + mean_x) * (angle / 2).tan()
+        step = torch.stack([forward, (sideways - mean_y) / std_y, turn], -1)
+        return step.unsqueeze(-2).expand(*step.shape[:-1], horizon, 3)
+
+
+def _scaled(variables: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
+    return variables * variables.new_tensor(std) + variables.new_tensor(mean)
+
+
+def _check(std: Sequence[float]) -> None:
+    if not all(0 < number < float("inf") for number in std):
+        raise PlanningError(f"the std of a parametrisation must be positive and finite, got {std}")

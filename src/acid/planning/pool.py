@@ -1,0 +1,59 @@
+"""One set of candidates, imagined once and judged by any number of costs.
+
+In its first iteration CEM draws the same candidates whatever the cost. Where that iteration is the only one, costs can
+share the rollouts, which are most of the work, and their choices differ by nothing but the cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from acid.errors import PlanningError
+from acid.planning.cem import CEM
+from acid.planning.costs import Cost, Evaluation
+from acid.planning.noise import Streams
+from acid.planning.objective import Objective
+from acid.planning.planner import Planner
+from acid.planning.search import Gaussian, lowest
+from acid.planning.timing import Stopwatch
+from acid.types import Problem, Trajectory
+
+
+@dataclass(frozen=True)
+class Pool:
+    """N candidates of each of B problems and what the model imagines for them."""
+
+    candidates: Tensor  # [B, N, H, A], or the variables [B, N, 1, d] of a parametrisation
+    actions: Tensor  # [B, N, H, A], normalised
+    trajectory: Trajectory  # of [B, repeats·N] candidates, one repeat after another
+    goal: Tensor  # [B, P, D]
+    repeats: int
+    objective: Objective = field(repr=False)
+
+    def evaluate(self, cost: Cost) -> Evaluation:
+        """The candidates' costs, averaged over the repeats; `objective.stopwatch` tells how long each term took."""
+        return cost.evaluate(self.trajectory, self.goal, repeats=self.repeats, stopwatch=self.objective.stopwatch)
+
+    def choose(self, total: Tensor, elites: int) -> Tensor:
+        """The plan [B, H, A] that CEM makes of total costs [B, N]: the mean of the best candidates."""
+        mean = Gaussian.fit(lowest(total, elites), self.candidates).mean
+        return self.objective.actions(self.objective.clamp(mean))
+
+
+@torch.no_grad()
+def draw_pool(planner: Planner, problem: Problem, *, seed: int | Sequence[int] = 0) -> Pool:
+    """What the first iteration of the planner's CEM draws for these problems and seeds, imagined."""
+    search = planner.search
+    if not isinstance(search, CEM):
+        raise PlanningError(f"a pool is what CEM draws in its first iteration, but the search is {search}")
+    streams = Streams.of(seed, problem.size)
+    objective = planner.objective(problem, streams, Stopwatch())
+    rows = torch.arange(problem.size, device=problem.now.device)
+    proposal = Gaussian.around(planner.initial_mean(problem), search.std_init)
+    candidates = search.draw(objective, proposal, rows, streams)
+    actions = objective.actions(candidates)
+    return Pool(candidates, actions, objective.imagine(actions, rows), problem.goal, planner.repeats or 1, objective)
