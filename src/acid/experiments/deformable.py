@@ -122,7 +122,7 @@ class DeformableTable:
         protocol = cell.setup.protocol(episodes=self.episodes)
         instances = {i.id: i for i in load_instances(cell.instances_file("test"), protocol, cell.task)}
         instance = instances[shared[len(shared) // 2]]
-        task = tasks.make(cell.task, size=cell.world_model().config.encoder.image_size)
+        task = tasks.make(cell.task, size=cell.world_model().observation_size)
         rows, shown = [], None
         for name in ("original", "acid"):
             lam = cell.chosen_lambda() if name == "acid" else None

@@ -56,7 +56,7 @@ def run(
 def _draw(cell: Cell, lam: float, search: Search, protocol: Protocol, out: Path, work: list[Job]) -> list[Path]:
     instances = load_instances(cell.instances_file("test"), protocol, cell.task)
     planners = {"original": planner(cell, "original", search, None), "acid": planner(cell, "acid", search, lam)}
-    task = tasks.make(cell.task, size=cell.world_model().config.encoder.image_size)
+    task = tasks.make(cell.task, size=cell.world_model().observation_size)
     shown: dict[str, list[Shown]] = {name: [] for name in planners}
     chosen = _telling(work, SHOWN)
     for name, plans in planners.items():

@@ -115,7 +115,7 @@ def run_job(job: Job, progress: Progress | None = None) -> None:
 
     torch.set_num_threads(1)  # candidates fill one core; parallel conditions are worth more than parallel matrices
     who, provenance = agent(job.cell, job.condition, job.search, job.protocol)
-    size = job.cell.world_model().config.encoder.image_size
+    size = job.cell.world_model().observation_size
     with RowFile(job.file, same_in_a_file(job.protocol, provenance), fresh=job.fresh) as writer:
         run(
             lambda: tasks.make(job.cell.task, size=size),

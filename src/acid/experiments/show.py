@@ -98,7 +98,7 @@ def plan_one(
     instance = load_instances(
         cell.instances_file("test"), cell.setup.protocol(episodes=problem + 1), task_name
     ).unsolved[problem]
-    task = tasks.make(task_name, size=cell.world_model().config.encoder.image_size)
+    task = tasks.make(task_name, size=cell.world_model().observation_size)
     shown = execute_plans(task, cell, planner(cell, "acid", search, lam), instance, seed)
     task.close()
     if out is not None:

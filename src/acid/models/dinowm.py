@@ -178,6 +178,11 @@ class DinoWorldModel(nn.Module):
         self.dynamics = TokenDynamics(config, self.tokens)
 
     @property
+    def observation_size(self) -> int:
+        """Pixels along each side of an image."""
+        return self.config.encoder.observation_size
+
+    @property
     def encoder_fingerprint(self) -> str:
         """Changes with anything that changes what `encode` gives, and with nothing else."""
         parts = [repr(replace(self.config.encoder, source=None))]  # the same weights may lie elsewhere

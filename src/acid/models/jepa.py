@@ -117,9 +117,14 @@ class JepaWorldModel(nn.Module):
         self.register_buffer("pixel_mean", torch.tensor(IMAGENET_MEAN).view(3, 1, 1) * 255, persistent=False)
         self.register_buffer("pixel_std", torch.tensor(IMAGENET_STD).view(3, 1, 1) * 255, persistent=False)
 
+    @property
+    def observation_size(self) -> int:
+        """Pixels along each side of an image."""
+        return self.config.encoder.image_size
+
     def embed(self, pixels: Tensor) -> Tensor:
         """uint8 pixels [..., S, S, 3] to embeddings [..., D]."""
-        side = self.config.encoder.image_size
+        side = self.observation_size
         if pixels.dtype != torch.uint8 or tuple(pixels.shape[-3:]) != (side, side, 3):
             raise ShapeError(
                 f"the encoder takes uint8 images [..., {side}, {side}, 3], got {pixels.dtype} {list(pixels.shape)}"

@@ -301,6 +301,11 @@ class NavigationWorldModel(nn.Module):
         )
 
     @property
+    def observation_size(self) -> int:
+        """Pixels along each side of an image."""
+        return self.config.tokenizer.image_size
+
+    @property
     def quantiser(self) -> FSQ:
         return self.tokenizer.quantiser
 
