@@ -332,14 +332,17 @@ class Reproduce:
     """Choose λ again, on episodes that are not reported, instead of planning with the one that was chosen."""
     figures: Path | None = None
     """Also draw the figures of the table into this folder."""
+    evaluate: bool = True
+    """Run what is missing; otherwise the table is made of the rows that are there."""
 
     def run(self) -> None:
         experiment = self._experiment()
         if self.choose:
             with _bar("choose λ", "episode") as progress:
                 print(experiment.choose(processes=self.processes, progress=progress))
-        with _bar(f"reproduce {self.name}", "episode") as progress:
-            experiment.run(processes=self.processes, progress=progress)
+        if self.evaluate:
+            with _bar(f"reproduce {self.name}", "episode") as progress:
+                experiment.run(processes=self.processes, progress=progress)
         print(experiment.write())
         if self.figures:
             for path in experiment.draw(self.figures):

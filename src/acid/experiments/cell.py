@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -106,9 +107,14 @@ class Cell:
         self.choice_file.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
         return self.choice_file
 
+    @property
+    def lambdas(self) -> Mapping[str, Any]:
+        """What was chosen so far, by condition."""
+        return json.loads(self.choice_file.read_text()) if self.choice_file.exists() else {}
+
     def chosen_lambda(self, condition: str = "acid") -> float:
         """The λ that was chosen for a condition, on episodes that are not reported."""
-        found = json.loads(self.choice_file.read_text()) if self.choice_file.exists() else {}
+        found = self.lambdas
         if condition not in found:
             raise AcidError(
                 f"no λ of {condition} was chosen for {self.root}: pass one, or run `acid eval --split select` first"

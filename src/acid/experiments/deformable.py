@@ -85,7 +85,7 @@ class DeformableTable:
             rows = {
                 name: read_rows([path])
                 for name in CONDITIONS
-                if (path := self._condition(cell, name).file(self.results, "test")).exists()
+                if _may_run(cell, name) and (path := self._condition(cell, name).file(self.results, "test")).exists()
             }
             found += [_line(self._condition(cell, name), rows[name], rows.get("original")) for name in rows]
         return found
