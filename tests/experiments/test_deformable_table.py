@@ -21,7 +21,7 @@ SHARED = {
 
 @pytest.fixture(autouse=True)
 def chosen(monkeypatch):
-    monkeypatch.setattr(Cell, "chosen_lambda", lambda self, condition="acid": LAMBDAS[condition])
+    monkeypatch.setattr(Cell, "lambdas", LAMBDAS)
     monkeypatch.setattr(Cell, "__post_init__", lambda self: None)  # the cells of a test need no weights
 
 

@@ -155,6 +155,11 @@ class DeformableTable:
         return Condition(cell.task, MODEL, name, search, cell.chosen_lambda(chosen) if name in WEIGHTED else None)
 
 
+def _may_run(cell: Cell, name: str) -> bool:
+    """Whether its λ, if it has one, was chosen."""
+    return name not in WEIGHTED or name.removesuffix("-clipped") in cell.lambdas
+
+
 def _line(
     condition: Condition, rows: Sequence[Mapping[str, Any]], original: Sequence[Mapping[str, Any]] | None
 ) -> Line:
