@@ -44,6 +44,9 @@ class Line:
     def success(self, state, goal_state):
         return self.error(state, goal_state) < 0.5
 
+    def is_fair_start(self, state):
+        return True
+
     def moved(self, before, after):
         return before[0] != after[0]
 

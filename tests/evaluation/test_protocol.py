@@ -115,3 +115,15 @@ def test_a_task_may_draw_goals_of_its_own():
         assert one.goal_row is None
         assert 50 <= float(one.goal_state[0] - one.start_state[0]) <= 60
     assert len({float(i.goal_state[0] - i.start_state[0]) for i in more}) == 8
+
+
+def test_starts_from_which_nothing_can_be_done_are_not_drawn():
+    class Even(Line):
+        def is_fair_start(self, state):
+            return state[0] % 2 == 0
+
+    protocol = Protocol(goal_offset=5, episodes=6)
+    everywhere = draw_instances(fake_episodes(30, 20), HELD_OUT, Line(), Protocol(goal_offset=5, episodes=30))
+    found = draw_instances(fake_episodes(30, 20), HELD_OUT, Even(), protocol)
+    assert len(found) == 6
+    assert [(i.id, i.draw) for i in found] == [(i.id, i.draw) for i in everywhere if i.start_state[0] % 2 == 0][:6]

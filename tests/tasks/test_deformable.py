@@ -206,3 +206,12 @@ def test_bad_actions_and_states_are_named(task):
     if task.name == "granular":
         with pytest.raises(ShapeError, match="positive radii"):
             task.set_state(np.zeros(400))
+
+
+def test_a_rope_that_the_pusher_cannot_get_behind_is_no_fair_start():
+    task = tasks.make("rope", size=32)
+    state = task.get_state()
+    assert task.is_fair_start(state)
+    state[1::3] += 3.6  # towards the border in y
+    assert not task.is_fair_start(state)
+    task.close()

@@ -98,10 +98,13 @@ def draw_instances(episodes: Episodes, held_out_ids: Sequence[int], task: Task, 
     rng = np.random.default_rng([protocol.seed, _number(task.name), _number(protocol.split)])
     drawn: list[Instance] = []
     missing = protocol.episodes
-    for episode, step in _starts({e: int(episodes.lengths[e]) - offset for e in ids}, rng):
+    starts = _starts({e: int(episodes.lengths[e]) - offset for e in ids}, rng)
+    for draw, (episode, step) in enumerate(starts):
         if missing == 0:
             break
-        instance = _instance(episodes, episode, step, task, protocol, draw=len(drawn))
+        instance = _instance(episodes, episode, step, task, protocol, draw)
+        if not task.is_fair_start(instance.start_state):
+            continue
         solved = bool(task.success(instance.start_state, instance.goal_state))
         drawn.append(replace(instance, solved=solved))
         missing -= not solved

@@ -116,6 +116,10 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
     def success(self, state: np.ndarray, goal_state: np.ndarray) -> bool:
         raise NotImplementedError
 
+    def is_fair_start(self, state: np.ndarray) -> bool:
+        """Whether anything can be done from there; other states are not drawn as starts."""
+        return True
+
     def moved(self, before: np.ndarray, after: np.ndarray) -> bool:
         """Whether a step from one state to the next changed what the success test compares."""
         return not np.array_equal(self.pose(before), self.pose(after))

@@ -172,6 +172,7 @@ class Rope(Deformable):
     )
     particles: ClassVar[int] = 51
     radius: ClassVar[float] = 0.074
+    room: ClassVar[float] = 0.5  # for the pusher behind a rope that lies at the border
 
     def _draw_radii(self, rng: np.random.Generator) -> np.ndarray:
         return np.full(self.particles, self.radius)
@@ -192,6 +193,10 @@ class Rope(Deformable):
         positions = self.initial_positions()
         positions[:, :2] = positions[:, :2] @ turn.T + shift
         return positions
+
+    def is_fair_start(self, state: np.ndarray) -> bool:
+        """The pusher must fit between the rope and the end of its reach, or nothing brings the rope back."""
+        return bool(np.abs(self.pose(state)[:, :2]).max() <= REACH - self.room)
 
     def get_state(self) -> np.ndarray:
         return self._positions.ravel().copy()
