@@ -51,7 +51,7 @@ def _cells(s: Summary) -> tuple[str, ...]:
         str(s.n),
         result,
         difference,
-        "-" if s.p is None else _p(s.p),
+        "-" if s.p is None else p_value(s.p),
         "-" if s.final_error is None else f"{s.final_error:.3f}",
         "-" if s.plan_seconds is None else f"{s.plan_seconds:.2f}",
     )
@@ -62,5 +62,5 @@ def value(s: Summary, value: float, *, sign: bool = False) -> str:
     return percent(value, sign=sign) if s.metric == "success" else f"{value:{'+' if sign else ''}.3f}"
 
 
-def _p(p: float) -> str:
+def p_value(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"

@@ -13,7 +13,7 @@ import numpy as np
 from acid import tasks
 from acid.evaluation import Condition, bootstrap_mean, load_instances, paired, read_rows, search_name
 from acid.evaluation.conditions import PLANNERS, WEIGHTED
-from acid.evaluation.table import markdown
+from acid.evaluation.table import markdown, p_value
 from acid.experiments.cell import Cell, planner
 from acid.experiments.evaluate import Job, Progress, evaluate, jobs, remember_lambdas
 from acid.experiments.show import execute_plans, sheet_rows
@@ -239,7 +239,7 @@ def _cells(line: Line) -> list[str]:
         str(line.n),
         f"{line.final:.3f} [{line.low:.3f}, {line.high:.3f}]",
         difference,
-        "-" if line.p is None else f"{line.p:.4f}",
+        "-" if line.p is None else p_value(line.p),
         "-" if line.better is None else f"{100 * line.better:.0f}%",
         "-" if line.missed is None else f"{100 * line.missed:.0f}%",
         "-" if line.imagined is None else f"{line.imagined:.3f}",

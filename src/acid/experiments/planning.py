@@ -10,7 +10,7 @@ from typing import Any
 
 from acid.evaluation import Condition, Paired, Protocol, Summary, paired, read_rows, search_name, summarise
 from acid.evaluation.results import Starts, counted
-from acid.evaluation.table import markdown, percent
+from acid.evaluation.table import markdown, p_value, percent
 from acid.experiments import figures
 from acid.experiments.cell import Cell
 from acid.experiments.evaluate import Job, Progress, evaluate, jobs, remember_lambdas
@@ -149,7 +149,7 @@ def _cells(strict: dict[str, Any], paper: dict[str, Any], published: str) -> lis
     if strict["difference"] is not None:
         ends = (percent(strict[f"difference_{end}"], sign=True) for end in ("low", "high"))
         difference = f"{percent(strict['difference'], sign=True)} [{', '.join(ends)}]"
-        p = f"{strict['p']:.3f}"
+        p = p_value(strict["p"])
     return [str(strict["n"]), result, difference, p, percent(paper["mean"]), published]
 
 
