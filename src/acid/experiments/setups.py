@@ -26,7 +26,8 @@ class Setup:
 
 
 # The paper gives the sizes of the search; how far a plan looks and how many pushes there are is not stated anywhere. A
-# push can do much, and five in a row without a look end worse than one at a time: each is planned by itself.
+# push can do much, and on development instances five in a row without a look ended worse than one at a time: each is
+# planned by itself.
 SETUPS = {
     "rope": Setup(None, budget=6, horizon=1, search=CEM(samples=200, iterations=10, elites=30), own_lambda=True),
     "granular": Setup(None, budget=6, horizon=1, search=CEM(samples=100, iterations=10, elites=30), own_lambda=True),
