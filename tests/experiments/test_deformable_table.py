@@ -90,3 +90,19 @@ def test_a_curve_starts_before_the_first_push_and_has_intervals(table):
     assert isinstance(start, Measured)
     assert start.mean == end.mean == pytest.approx(2.35)
     assert start.low < start.mean < start.high
+
+
+def test_a_lambda_that_is_missing_is_chosen_before_anything_runs(table, monkeypatch):
+    done = []
+    monkeypatch.setattr(Cell, "lambdas", {"acid": 1.0})
+
+    def choose(self, **options):
+        done.append("choose")
+        monkeypatch.setattr(Cell, "lambdas", LAMBDAS)
+
+    monkeypatch.setattr(DeformableTable, "choose", choose)
+    monkeypatch.setattr(deformable, "jobs", lambda cell, names, *rest, **options: list(names))
+    monkeypatch.setattr(deformable, "evaluate", lambda work, **options: done.append(tuple(work)))
+    table.run()
+    table.run()
+    assert done == ["choose", deformable.CONDITIONS, deformable.CONDITIONS]

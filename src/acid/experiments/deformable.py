@@ -74,7 +74,12 @@ class DeformableTable:
         return "\n".join(remember_lambdas(cell, self.results) for cell in self._cells())
 
     def run(self, *, processes: int = 1, progress: Progress | None = None) -> None:
-        """Every condition of both tasks; what is in the results already is not run again."""
+        """Every condition of both tasks; what is in the results already is not run again.
+
+        A λ that was not chosen yet is chosen first.
+        """
+        if not all(_may_run(cell, name) for cell in self._cells() for name in CONDITIONS):
+            self.choose(processes=processes, progress=progress)
         work = [job for cell in self._cells() for job in self._jobs(cell)]
         evaluate(work, processes=processes, progress=progress)
 

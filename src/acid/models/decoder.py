@@ -6,16 +6,14 @@ The decoder sees a single vector, so what it draws is what that vector holds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from acid import checkpoint
 from acid.errors import ShapeError
+from acid.models.inspection import InspectionModel
 
 
 @dataclass(frozen=True)
@@ -57,10 +55,11 @@ def lite(latent_size: int) -> DecoderConfig:
 PRESETS = {"paper": paper, "lite": lite}
 
 
-class Decoder(nn.Module):
+class Decoder(InspectionModel):
     """Latents [..., 1, D] to images [..., S, S, 3] with values in 0..1."""
 
     kind: ClassVar[str] = "decoder"
+    config_type: ClassVar[type] = DecoderConfig
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
@@ -104,14 +103,3 @@ class Decoder(nn.Module):
     def pixels(self, latents: Tensor) -> Tensor:
         """Latents [..., 1, D] to uint8 images [..., S, S, 3]."""
         return (self(latents).clamp(0, 1) * 255).round().to(torch.uint8)
-
-    def save(self, folder: str | Path, metadata: Mapping[str, Any]) -> None:
-        """16 bits a weight: enough for the eye."""
-        checkpoint.save(folder, kind=self.kind, config=self.config, state=self, metadata=metadata, dtype=torch.float16)
-
-    @classmethod
-    def load(cls, folder: str | Path) -> Decoder:
-        stored = checkpoint.load(folder, cls.kind)
-        decoder = cls(checkpoint.config_from(DecoderConfig, stored.config))
-        checkpoint.load_state(decoder, stored)
-        return decoder.eval().requires_grad_(False)

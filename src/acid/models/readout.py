@@ -6,17 +6,15 @@ would show.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from acid import checkpoint
 from acid.errors import ShapeError
+from acid.models.inspection import InspectionModel
 
 
 @dataclass(frozen=True)
@@ -28,10 +26,11 @@ class ReadoutConfig:
     depth: int = 2  # hidden layers
 
 
-class Readout(nn.Module):
+class Readout(InspectionModel):
     """Latents [..., P, D] to points [..., n, 3] in no particular order."""
 
     kind: ClassVar[str] = "readout"
+    config_type: ClassVar[type] = ReadoutConfig
 
     def __init__(self, config: ReadoutConfig) -> None:
         super().__init__()
@@ -47,17 +46,6 @@ class Readout(nn.Module):
         if tuple(latents.shape[-2:]) != expected:
             raise ShapeError(f"the readout takes [..., {expected[0]}, {expected[1]}], got {list(latents.shape)}")
         return self.layers(latents.flatten(-2)).unflatten(-1, (self.config.points, 3))
-
-    def save(self, folder: str | Path, metadata: Mapping[str, Any]) -> None:
-        """Half precision: its own error is far larger."""
-        checkpoint.save(folder, kind=self.kind, config=self.config, state=self, metadata=metadata, dtype=torch.float16)
-
-    @classmethod
-    def load(cls, folder: str | Path) -> Readout:
-        stored = checkpoint.load(folder, cls.kind)
-        readout = cls(checkpoint.config_from(ReadoutConfig, stored.config))
-        checkpoint.load_state(readout, stored)
-        return readout.eval().requires_grad_(False)
 
 
 def chamfer(points: Tensor, others: Tensor) -> Tensor:

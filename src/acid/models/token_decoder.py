@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acid import checkpoint
 from acid.errors import ShapeError
+from acid.models.inspection import InspectionModel
 
 
 @dataclass(frozen=True)
@@ -35,10 +33,11 @@ def lite(latent_size: int, grid: int) -> TokenDecoderConfig:
 PRESETS = {"paper": paper, "lite": lite}
 
 
-class TokenDecoder(nn.Module):
+class TokenDecoder(InspectionModel):
     """Latents [..., P, D] to images [..., S, S, 3] with values in 0..1; S is the grid's side, doubled by each layer."""
 
     kind: ClassVar[str] = "token-decoder"
+    config_type: ClassVar[type] = TokenDecoderConfig
 
     def __init__(self, config: TokenDecoderConfig) -> None:
         super().__init__()
@@ -69,14 +68,3 @@ class TokenDecoder(nn.Module):
     def pixels(self, latents: Tensor) -> Tensor:
         """Latents [..., P, D] to uint8 images [..., S, S, 3]."""
         return (self(latents).clamp(0, 1) * 255).round().to(torch.uint8)
-
-    def save(self, folder: str | Path, metadata: Mapping[str, Any]) -> None:
-        """16 bits a weight: enough for the eye."""
-        checkpoint.save(folder, kind=self.kind, config=self.config, state=self, metadata=metadata, dtype=torch.float16)
-
-    @classmethod
-    def load(cls, folder: str | Path) -> TokenDecoder:
-        stored = checkpoint.load(folder, cls.kind)
-        decoder = cls(checkpoint.config_from(TokenDecoderConfig, stored.config))
-        checkpoint.load_state(decoder, stored)
-        return decoder.eval().requires_grad_(False)
