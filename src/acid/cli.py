@@ -110,42 +110,101 @@ class Collect:
 
 @dataclass(frozen=True)
 class Train:
-    """Train one part of a cell: the world model first, then what builds on its latents."""
+    """Train one part of a cell: the world model first (of nwm the tokenizer), then what builds on its latents."""
 
-    part: Annotated[Literal["model", "verifier", "policy", "decoder", "readout"], tyro.conf.Positional]
+    part: Annotated[Literal["tokenizer", "model", "verifier", "policy", "decoder", "readout"], tyro.conf.Positional]
     task: str = "reacher"
     model: str = "lewm"
     scale: Scale = "lite"
     data: Path | None = None
-    """Default: data/TASK.h5"""
+    """Default: data/TASK.h5; for nwm also a folder of RECON's files."""
     out: Path | None = None
     """Folder of the cell; the part goes into a subfolder. Default: runs/TASK/MODEL"""
     steps: int | None = None
     seed: int = 0
+    weights: dict[str, float] = field(default_factory=dict)
+    """Weights of the world model's objective that differ from the recipe's, e.g. sigreg 0.09."""
     threads: int = 1
 
     def run(self) -> None:
         torch.set_num_threads(self.threads)
         data = self.data or Path("data") / f"{self.task}.h5"
         out = self.out or Path("runs") / self.task / self.model
-        if self.part == "model":
-            self._train_model(data, out)
-        else:
-            self._train_on_latents(data, out)
+        look_up(self._trainers(), self.part, f"part of a cell of {self.model}")(data, out)
         print(f"wrote {out / self.part}")
 
-    def _train_model(self, data: Path, out: Path) -> None:
-        from acid.training import token_model, world_model
+    def _trainers(self) -> dict[str, Callable[[Path, Path], None]]:
+        """What trains each part that a cell of this world model has, given dataset and folder of the cell."""
+        from acid.training import navigation, token_model
 
-        if self.model in token_model.KINDS:
-            recipe = token_model.recipe(self.scale, steps=self.steps, seed=self.seed)
-            with _bar("encode", "frame") as encoding, _training_bar("train", recipe.loop.steps) as progress:
-                token_model.train_token_model(data, out / "model", recipe, progress=progress, encoding=encoding)
-        else:
-            recipe = world_model.recipe(self.model, self.scale, steps=self.steps, seed=self.seed)
-            with _training_bar("train", recipe.loop.steps) as progress:
-                world_model.train_world_model(data, out / "model", recipe, progress=progress)
+        if self.model in navigation.KINDS:
+            return {
+                "tokenizer": self._train_tokenizer,
+                "model": self._train_navigation,
+                "verifier": self._train_navigation_verifier,
+            }
+        model = self._train_token_model if self.model in token_model.KINDS else self._train_world_model
+        return {"model": model} | dict.fromkeys(("verifier", "policy", "decoder", "readout"), self._train_on_latents)
+
+    def _train_world_model(self, data: Path, out: Path) -> None:
+        from acid.training import world_model
+
+        recipe = world_model.recipe(self.model, self.scale, steps=self.steps, seed=self.seed, weights=self.weights)
+        with _training_bar("train", recipe.loop.steps) as progress:
+            world_model.train_world_model(data, out / "model", recipe, progress=progress)
         _print_json(out / "model", "validation")
+
+    def _train_token_model(self, data: Path, out: Path) -> None:
+        from acid.training import token_model
+
+        recipe = token_model.recipe(self.scale, steps=self.steps, seed=self.seed)
+        with _bar("encode", "frame") as encoding, _training_bar("train", recipe.loop.steps) as progress:
+            token_model.train_token_model(data, out / "model", recipe, progress=progress, encoding=encoding)
+        _print_json(out / "model", "validation")
+
+    def _train_tokenizer(self, data: Path, out: Path) -> None:
+        from acid.models import compact
+        from acid.nn.lpips import load_lpips
+        from acid.training import navigation, tokenizer
+
+        recipe = tokenizer.recipe(self.scale, steps=self.steps, seed=self.seed)
+        frames = navigation.open_frames(data, compact.PRESETS[recipe.preset]().image_size)
+        with _training_bar("train tokenizer", recipe.loop.steps) as progress:
+            tokenizer.train_tokenizer(frames, out / "tokenizer", recipe, perceptual=load_lpips(), progress=progress)
+        _print_json(out / "tokenizer", "validation")
+
+    def _train_navigation(self, data: Path, out: Path) -> None:
+        from acid.nn.lpips import load_lpips
+        from acid.training import navigation
+
+        tokenizer, dataset = self._tokenise(data, out)
+        recipe = navigation.recipe(self.scale, steps=self.steps, seed=self.seed)
+        with _training_bar("train", recipe.loop.steps) as progress:
+            navigation.train_navigation(
+                dataset, tokenizer, out / "model", recipe, perceptual=load_lpips(), progress=progress
+            )
+        _print_json(out / "model", "validation")
+
+    def _train_navigation_verifier(self, data: Path, out: Path) -> None:
+        from acid.training import navigation
+
+        tokenizer, dataset = self._tokenise(data, out)
+        recipe = navigation.verifier_recipe(self.scale, steps=self.steps, seed=self.seed)
+        with _training_bar("train verifier", recipe.fit.steps) as progress:
+            fitted = navigation.train_navigation_verifier(
+                dataset, tokenizer, out / "verifier", recipe, progress=progress
+            )
+        print(fitted.report)
+
+    def _tokenise(self, data: Path, out: Path) -> Any:
+        """The cell's tokenizer and the dataset as it sees it."""
+        from acid.models.compact import CompactTokenizer
+        from acid.training import navigation
+
+        tokenizer = CompactTokenizer.load(out / "tokenizer")
+        with _bar("tokenise", "frame") as progress:
+            frames = navigation.open_frames(data, tokenizer.config.image_size)
+            return tokenizer, navigation.tokenise(tokenizer, frames, progress=progress)
 
     def _train_on_latents(self, data: Path, out: Path) -> None:
         from acid.training import decoder, inverse, readout
@@ -376,6 +435,27 @@ class Card:
 
 
 @dataclass(frozen=True)
+class Diagnose:
+    """Why ACID helps in a cell, or not: execute candidates and plans, and compare them with what was imagined."""
+
+    task: Annotated[str, tyro.conf.Positional] = "reacher"
+    model: str = "lewm"
+    folder: Path | None = None
+    """Checkpoints of your own; default: the shipped ones."""
+    problems: int = 24
+    json: bool = False
+
+    def run(self) -> None:
+        from acid.experiments.cell import Cell
+        from acid.experiments.diagnosis import diagnose
+
+        torch.set_num_threads(1)
+        with _bar(f"diagnose {self.task}", "problem") as progress:
+            found = diagnose(Cell(self.task, self.model, self.folder), problems=self.problems, progress=progress)
+        print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) if self.json else found.text())
+
+
+@dataclass(frozen=True)
 class Demo:
     """The same problems planned with the goal cost alone and with ACID: a table, plots and videos."""
 
@@ -403,6 +483,7 @@ Command = (
     | Annotated[Import, tyro.conf.subcommand("import")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Card, tyro.conf.subcommand("card")]
+    | Annotated[Diagnose, tyro.conf.subcommand("diagnose")]
 )
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from acid.errors import AcidError
-from acid.evaluation.statistics import bootstrap_mean, mcnemar, paired, sign_flip, wilson
+from acid.evaluation.statistics import bootstrap_mean, mcnemar, paired, rank_correlation, sign_flip, wilson
 
 
 @pytest.mark.parametrize(
@@ -103,3 +103,17 @@ def test_nothing_shared_is_an_error():
 def test_values_that_are_not_finite_are_refused():
     with pytest.raises(AcidError, match="finite"):
         bootstrap_mean([1.0, float("nan")])
+
+
+@given(st.lists(st.tuples(st.integers(-5, 5), st.integers(-5, 5)), min_size=3, max_size=40))
+def test_rank_correlation_is_spearmans_ties_included(pairs):
+    a, b = np.array(pairs, float).T
+    if a.std() == 0 or b.std() == 0:
+        assert rank_correlation(a, b) == 0
+    else:
+        assert rank_correlation(a, b) == pytest.approx(stats.spearmanr(a, b).statistic, abs=1e-9)
+
+
+def test_rank_correlation_needs_pairs():
+    with pytest.raises(AcidError, match="got 2 and 3"):
+        rank_correlation([1, 2], [1, 2, 3])

@@ -1,6 +1,6 @@
 """From episodes on disk to checkpoints that plan, with tiny numbers on the real simulator's frames."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 
 import numpy as np
@@ -123,6 +123,17 @@ def test_world_models_by_name():
     assert world_model.recipe("pldm", "paper").preset == "paper"
     with pytest.raises(UnknownNameError, match="did you mean 'lewm'"):
         world_model.recipe("le-wm", "lite")
+
+
+def test_weights_of_an_objective_can_be_changed_and_are_told_by_the_checkpoint():
+    changed = world_model.recipe("lewm", "lite", weights={"sigreg": 0.09})
+    assert changed.objective == replace(LITE.objective, sigreg=0.09)
+    assert world_model.changed_weights(asdict(changed)) == {"sigreg": 0.09}
+    assert world_model.changed_weights(asdict(LITE)) == {}
+    with pytest.raises(UnknownNameError, match="weight of the pldm objective 'sigreg'"):
+        world_model.recipe("pldm", "lite", weights={"sigreg": 0.09})
+    with pytest.raises(UnknownNameError):  # a count, not a weight
+        world_model.recipe("lewm", "lite", weights={"projections": 16})
 
 
 def test_probes_name_what_the_latent_knows(cell, data):

@@ -16,7 +16,7 @@ from acid.evaluation.provenance import Provenance, fingerprint
 from acid.evaluation.results import Summary, choose_lambda, summarise
 from acid.evaluation.rows import RowFile, read_rows
 from acid.evaluation.runner import Episode, play, run, same_in_a_file
-from acid.evaluation.statistics import Interval, Paired, bootstrap_mean, paired, wilson
+from acid.evaluation.statistics import Interval, Paired, bootstrap_mean, paired, rank_correlation, wilson
 from acid.evaluation.table import table
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "load_instances",
     "paired",
     "play",
+    "rank_correlation",
     "read_rows",
     "run",
     "same_in_a_file",

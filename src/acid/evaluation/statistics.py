@@ -104,6 +104,22 @@ def sign_flip(differences: np.ndarray, *, resamples: int = RESAMPLES, seed: int 
     return (extreme + 1) / (resamples + 1), "sign-flip-permutation"
 
 
+def rank_correlation(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.ndarray) -> float:
+    """Spearman's: 1 if both order n things alike, −1 if the other way around; 0 where one of them is constant."""
+    first, second = _ranks(_finite(a)), _ranks(_finite(b))
+    if len(first) != len(second):
+        raise AcidError(f"a rank correlation needs two lists of the same length, got {len(first)} and {len(second)}")
+    spread = first.std() * second.std()
+    return float(((first - first.mean()) * (second - second.mean())).mean() / spread) if spread else 0.0
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """Each value's place in the order; equal ones share the mean of theirs."""
+    _, where, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[where]
+
+
 def _finite(values: Sequence[float] | np.ndarray) -> np.ndarray:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim != 1 or not len(array) or not np.isfinite(array).all():

@@ -11,6 +11,7 @@ from acid import checkpoint
 from acid.errors import AcidError
 from acid.experiments.cell import Cell
 from acid.training.probe import probe
+from acid.training.world_model import changed_weights
 
 CARD, PROBE = "README.md", "probe.json"
 TITLES = {"lewm": "Le-WM", "pldm": "PLDM", "reacher": "Reacher", "pusht": "Push-T", "cube": "Cube"}
@@ -63,6 +64,8 @@ def _commands(cell: Cell, stored: Mapping[str, checkpoint.Checkpoint]) -> list[s
         f"acid train {part} --task {cell.task} --model {cell.model} --steps {_steps(found.metadata)}"
         for part, found in stored.items()
     ]
+    if weights := changed_weights(stored["model"].metadata["recipe"]):
+        trained[0] += " --weights " + " ".join(f"{name} {value:g}" for name, value in weights.items())
     return [f"acid collect {cell.task} {options}", *trained]
 
 

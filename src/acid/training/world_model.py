@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -42,18 +43,38 @@ _LITE = WorldModelRecipe(
     half_precision=True,
     loop=LoopConfig(steps=6_000, batch_size=48, learning_rate=1e-3, weight_decay=1e-3, warmup=0.03),
 )
+_LITE_LEWM = LeWMConfig(
+    sigreg=0.24,  # the published 0.09 at a batch of 128: SIGReg is multiplied by the batch size
+    projections=256,
+)
 RECIPES = {
-    "lewm": {"paper": _PAPER, "lite": replace(_LITE, objective=LeWMConfig(projections=256))},
+    "lewm": {"paper": _PAPER, "lite": replace(_LITE, objective=_LITE_LEWM)},
     "pldm": {
         scale: replace(r, kind="pldm", objective=PLDMConfig()) for scale, r in (("paper", _PAPER), ("lite", _LITE))
     },
 }
 
 
-def recipe(kind: str, scale: str, *, steps: int | None = None, seed: int = 0) -> WorldModelRecipe:
-    """A recipe by name, with the two settings that are most often changed."""
+def recipe(
+    kind: str, scale: str, *, steps: int | None = None, seed: int = 0, weights: Mapping[str, float] | None = None
+) -> WorldModelRecipe:
+    """A recipe by name, with the settings that are most often changed; `weights` are of the objective's terms."""
     chosen = look_up(look_up(RECIPES, kind, "world model"), scale, "recipe")
-    return replace(chosen, loop=replace(chosen.loop, steps=steps or chosen.loop.steps, seed=seed))
+    known = {name: value for name, value in asdict(chosen.objective).items() if isinstance(value, float)}
+    for name in weights or {}:
+        look_up(known, name, f"weight of the {kind} objective")
+    objective = replace(chosen.objective, **(weights or {}))
+    return replace(
+        chosen, objective=objective, loop=replace(chosen.loop, steps=steps or chosen.loop.steps, seed=seed)
+    )
+
+
+def changed_weights(recorded: Mapping[str, Any]) -> dict[str, float]:
+    """The objective's weights in which a recorded recipe differs from the one of the same name."""
+    if recorded["kind"] not in RECIPES:  # trained on encoded frames: its objective has no weights
+        return {}
+    ours = asdict(recipe(recorded["kind"], recorded["preset"]).objective)
+    return {name: value for name, value in recorded["objective"].items() if value != ours[name]}
 
 
 class _Learner(nn.Module):
