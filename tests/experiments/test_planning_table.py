@@ -21,6 +21,8 @@ SHARED = {
 def chosen(monkeypatch):
     monkeypatch.setattr(Cell, "chosen_lambda", lambda self, condition="acid": {"acid": 0.2, "control": 0.5}[condition])
     monkeypatch.setattr(Cell, "__post_init__", lambda self: None)  # the cells of a test need no weights
+    every = [f"{task}/{model}" for task in planning.TASKS for model in planning.MODELS]
+    monkeypatch.setattr(planning, "shipped", lambda: every)
 
 
 def write(folder, task, model, name, wins, lam=None, solved=0):
@@ -93,3 +95,10 @@ def test_it_runs_what_is_missing_and_resumes(tmp_path, monkeypatch):
     table.run()
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")} == before
     assert "reacher" in table.write()
+
+
+def test_cells_without_weights_are_named_and_left_out(table, monkeypatch):
+    monkeypatch.setattr(planning, "shipped", lambda: ["reacher/lewm"])
+    text = table.write()
+    assert "left out, because no weights are shipped: lewm on cube" in text
+    assert table.pooled("lewm", "acid") is None

@@ -14,7 +14,7 @@ from acid.models import JepaWorldModel
 from acid.types import ActionScaler, WorldModel
 
 SCALER = ActionScaler(mean=(0.5, -1.0), std=(2.0, 3.0), block=5)
-PARAMETERS = {"paper": 18_034_478, "lite": 1_307_312}
+PARAMETERS = {"paper": 18_034_478, "lite": 1_338_128}
 
 
 def make_model(preset: str) -> JepaWorldModel:

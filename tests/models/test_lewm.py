@@ -43,3 +43,21 @@ def test_gradients_reach_the_targets_too() -> None:
     LeWMObjective(LeWMConfig(sigreg=0.0, projections=16), model)(model, pixels, actions)["loss"].backward()
     assert embeddings.grad is not None
     assert (embeddings.grad[:, -1].abs() > 0).any()
+
+
+def test_pooling_sees_missing_dimensions_that_a_small_batch_hides() -> None:
+    """Gaussian embeddings that fill a quarter of their dimensions, as a share of what full ones cost."""
+    generator = torch.Generator().manual_seed(0)
+    full = torch.randn(24, 6, 32, generator=generator)
+    flat = torch.cat([2 * full[..., :8], torch.zeros(24, 6, 24)], -1)
+    model = make_model()
+    ratios = {}
+    for pooled in (False, True):
+        objective = LeWMObjective(LeWMConfig(projections=512, pooled=pooled), model)
+        costs = []
+        for embeddings in (full, flat):
+            model.embed = lambda _, shown=embeddings: shown  # pyright: ignore[reportAttributeAccessIssue]
+            model.prediction_error = lambda *_: torch.zeros(())  # pyright: ignore[reportAttributeAccessIssue]
+            costs.append(objective(model, torch.empty(0), torch.empty(0))["sigreg"].item())
+        ratios[pooled] = costs[1] / costs[0]
+    assert ratios[True] > 1.5 * ratios[False]

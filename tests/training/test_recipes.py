@@ -1,6 +1,6 @@
 """From episodes on disk to checkpoints that plan, with tiny numbers on the real simulator's frames."""
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from acid import checkpoint, models, tasks
 from acid.data import Episodes, EpisodeWriter, split
 from acid.errors import AcidError, UnknownNameError
+from acid.experiments.cell import ASSETS
 from acid.loop import LoopConfig
 from acid.models import LeWMConfig, PLDMConfig
 from acid.models.decoder import Decoder
@@ -125,15 +126,29 @@ def test_world_models_by_name():
         world_model.recipe("le-wm", "lite")
 
 
-def test_weights_of_an_objective_can_be_changed_and_are_told_by_the_checkpoint():
-    changed = world_model.recipe("lewm", "lite", weights={"sigreg": 0.09})
-    assert changed.objective == replace(LITE.objective, sigreg=0.09)
-    assert world_model.changed_weights(asdict(changed)) == {"sigreg": 0.09}
-    assert world_model.changed_weights(asdict(LITE)) == {}
-    with pytest.raises(UnknownNameError, match="weight of the pldm objective 'sigreg'"):
-        world_model.recipe("pldm", "lite", weights={"sigreg": 0.09})
-    with pytest.raises(UnknownNameError):  # a count, not a weight
-        world_model.recipe("lewm", "lite", weights={"projections": 16})
+def test_settings_can_be_changed_by_name():
+    changed = world_model.recipe("lewm", "lite", changes={"objective.sigreg": 0.09, "objective.pooled": 0})
+    assert changed.objective == replace(LITE.objective, sigreg=0.09, pooled=False)
+    assert world_model.recipe("pldm", "lite", changes={"encoder.keypoints": 4}).encoder == {"keypoints": 4}
+    with pytest.raises(UnknownNameError, match=r"setting of a pldm 'objective.sigreg'"):
+        world_model.recipe("pldm", "lite", changes={"objective.sigreg": 0.09})
+
+
+def test_a_checkpoint_tells_which_settings_were_changed(data, tmp_path):
+    changes = {"objective.sigreg": 0.5, "objective.projections": 16, "encoder.keypoints": 3, "encoder.normalise": False}
+    recipe = replace(world_model.recipe("lewm", "lite", changes=changes), loop=LOOP)
+    model = world_model.train_world_model(data, tmp_path, recipe)
+    assert model.config.encoder.keypoints == 3
+    stored = checkpoint.load(tmp_path)
+    assert world_model.changed_settings(stored.metadata["recipe"], stored.config) == changes
+
+
+def test_checkpoints_older_than_a_setting_had_its_default():
+    stored = checkpoint.load(ASSETS / "reacher" / "lewm" / "model")
+    assert "pooled" not in stored.metadata["recipe"]["objective"]
+    changed = world_model.changed_settings(stored.metadata["recipe"], stored.config)
+    assert changed["objective.pooled"] is False
+    assert changed["encoder.keypoints"] == 0
 
 
 def test_probes_name_what_the_latent_knows(cell, data):

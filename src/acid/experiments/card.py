@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,31 @@ from acid import checkpoint
 from acid.errors import AcidError
 from acid.experiments.cell import Cell
 from acid.training.probe import probe
-from acid.training.world_model import changed_weights
+from acid.training.world_model import changed_settings
 
 CARD, PROBE = "README.md", "probe.json"
 TITLES = {"lewm": "Le-WM", "pldm": "PLDM", "reacher": "Reacher", "pusht": "Push-T", "cube": "Cube"}
 TITLES |= {"dinowm": "DINO-WM", "rope": "Rope", "granular": "Granular"}
+TITLES |= {"nwm": "NWM with CompACT", "navigation": "Navigation"}
 PARTS = {
+    "tokenizer": "turns frames into tokens and back",
     "model": "the world model",
     "verifier": "the inverse dynamics model that ACID plans with",
     "policy": "the goal-conditioned policy that planning is compared with",
     "decoder": "draws latents, for the eye only",
     "readout": "tells where the particles are, for measuring only",
 }
+DIMENSIONS = {"navigation": ("forward", "sideways", "turn")}  # of an action that the verifier infers
+STILL = (
+    "`imagined k of still`: squared error of imagining k blocks ahead from one frame, as a share of the error of not "
+    "moving."
+)
+IMAGES = (
+    "`psnr` in dB and `perceptual` (LPIPS) compare pictures with the true frames. imagined: under the true actions;",
+    "copied: the last frame; reconstructed: the true frames through the tokenizer; mean image: of the training data.",
+    "`accuracy`: share of the next frame's tokens (or of their levels) that are right.",
+)
+_STEP = re.compile(r"_\d+$")
 
 
 def write_card(cell: Cell, data: Path | None = None) -> Path:
@@ -50,7 +64,7 @@ def _lines(cell: Cell) -> list[str]:
         minutes = found.metadata["cpu_seconds"] / 60
         lines.append(f"| `{part}` | {PARTS[part]} | {weights:,} | {_steps(found.metadata):,} | {minutes:.0f} |")
     lines += ["", f"{100 * model['recipe']['held_out']:g} % of the episodes were held out from all of it.", ""]
-    if frozen := stored["model"].config["encoder"].get("name"):
+    if frozen := _encoder(stored["model"].config).get("name"):
         lines += [f"The frames are encoded by a frozen {frozen}, which is not part of the weights.", ""]
     lines += ["## What it knows", "", *_knowledge(cell, stored)]
     return lines
@@ -64,9 +78,14 @@ def _commands(cell: Cell, stored: Mapping[str, checkpoint.Checkpoint]) -> list[s
         f"acid train {part} --task {cell.task} --model {cell.model} --steps {_steps(found.metadata)}"
         for part, found in stored.items()
     ]
-    if weights := changed_weights(stored["model"].metadata["recipe"]):
-        trained[0] += " --weights " + " ".join(f"{name} {value:g}" for name, value in weights.items())
+    if changed := changed_settings(stored["model"].metadata["recipe"], stored["model"].config):
+        trained[0] += " --change " + " ".join(f"{name} {value:g}" for name, value in changed.items())
     return [f"acid collect {cell.task} {options}", *trained]
+
+
+def _encoder(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What looks at pixels first: the model's own, or that of its tokenizer."""
+    return config.get("tokenizer", config)["encoder"]
 
 
 def _steps(metadata: Mapping[str, Any]) -> int:
@@ -75,9 +94,14 @@ def _steps(metadata: Mapping[str, Any]) -> int:
 
 
 def _knowledge(cell: Cell, stored: Mapping[str, checkpoint.Checkpoint]) -> list[str]:
-    losses = {name: f"{value:.3g}" for name, value in stored["model"].metadata["validation"].items()}
+    measured = stored["model"].metadata["validation"]
+    by_step = _by_step(measured)
     lines = ["| held out | |", "|---|---|"]
-    lines += [f"| {name.replace('_', ' ')} | {value} |" for name, value in losses.items()]
+    if "tokenizer" in stored:
+        seen = stored["tokenizer"].metadata["validation"]
+        lines += [f"| tokenizer: {name.replace('_', ' ')} | {value:.3g} |" for name, value in seen.items()]
+    once = {name: value for name, value in measured.items() if not _STEP.search(name)}
+    lines += [f"| {name.replace('_', ' ')} | {value:.3g} |" for name, value in once.items()]
     if (cell.root / PROBE).exists():
         found = json.loads((cell.root / PROBE).read_text())
         lines += [f"| linear probe of {name}, R² | {value:.3f} |" for name, value in found.items()]
@@ -86,11 +110,26 @@ def _knowledge(cell: Cell, stored: Mapping[str, checkpoint.Checkpoint]) -> list[
             report = stored[part].metadata["report"]
             one, ten = (sum(report[key]) / len(report[key]) for key in ("one_step", "ten_steps"))
             lines.append(f"| {part}: error / action variance, one Euler step (ten) | {one:.3f} ({ten:.3f}) |")
+            for number, name in enumerate(DIMENSIONS.get(cell.task, ())):
+                one, ten = (report[key][number] for key in ("one_step", "ten_steps"))
+                lines.append(f"| {part}: the same of {name} alone | {one:.3f} ({ten:.3f}) |")
     if "readout" in stored:
         lines.append(f"| readout: Chamfer distance to the particles | {stored['readout'].metadata['chamfer']:.3f} |")
-    return [
-        *lines,
-        "",
-        "`imagined k of still`: squared error of imagining k blocks ahead from one frame, as a share of the error of "
-        "not moving.",
-    ]
+    return [*lines, "", *(_steps_table(by_step) if by_step else [STILL])]
+
+
+def _by_step(measured: Mapping[str, float]) -> dict[str, list[float]]:
+    """What was measured at every step ahead, from names that end in its number."""
+    found: dict[str, list[float]] = {}
+    for name, value in measured.items():
+        if _STEP.search(name):
+            found.setdefault(_STEP.sub("", name), []).append(value)
+    return found
+
+
+def _steps_table(by_step: Mapping[str, list[float]]) -> list[str]:
+    steps = range(1, 1 + max(map(len, by_step.values())))
+    lines = [f"| steps ahead | {' | '.join(map(str, steps))} |", f"|---|{'---:|' * len(steps)}"]
+    for name, values in by_step.items():
+        lines.append(f"| {name.replace('_', ' ')} | {' | '.join(f'{value:.3g}' for value in values)} |")
+    return [*lines, "", *IMAGES]

@@ -59,9 +59,8 @@ class Cell:
 
     def __post_init__(self) -> None:
         name = f"{self.task}/{self.model}"
-        shipped = sorted(f"{p.parent.name}/{p.name}" for p in ASSETS.glob("*/*") if (p / "model").is_dir())
-        if self.folder is None and name not in shipped:
-            raise AcidError(f"no weights are shipped for {name!r}; pass a folder{did_you_mean(name, shipped)}")
+        if self.folder is None and name not in shipped():
+            raise AcidError(f"no weights are shipped for {name!r}; pass a folder{did_you_mean(name, shipped())}")
 
     @property
     def root(self) -> Path:
@@ -69,6 +68,10 @@ class Cell:
 
     def instances_file(self, split: str) -> Path:
         return ASSETS / self.task / f"instances-{split}.jsonl"
+
+    def cases_file(self, split: str) -> Path:
+        """Cases of navigation, which are paths rather than a start and a goal."""
+        return ASSETS / self.task / f"cases-{split}.jsonl"
 
     def world_model(self) -> AnyWorldModel:
         return models.load(self.root / "model")
@@ -123,6 +126,11 @@ class Cell:
 
     def provenance(self, parts: Sequence[str]) -> Provenance:
         return Provenance(checkpoints={part: fingerprint(self.root / part) for part in parts})
+
+
+def shipped() -> list[str]:
+    """The cells that weights are shipped for, as task/model."""
+    return sorted(f"{p.parent.name}/{p.name}" for p in ASSETS.glob("*/*") if (p / "model").is_dir())
 
 
 def cost(name: str, verifier: Verifier, lam: float | None) -> Cost:

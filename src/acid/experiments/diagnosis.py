@@ -20,10 +20,9 @@ from acid.evaluation.runner import plan_seed
 from acid.evaluation.table import markdown
 from acid.experiments.card import PROBE
 from acid.experiments.cell import Cell, planner
-from acid.models import AnyWorldModel
 from acid.planning import CEM, Evaluation, Planner, draw_pool
 from acid.tasks import Task
-from acid.types import Plan, Problem
+from acid.types import Plan, Problem, WorldModel
 
 Progress = Callable[[int, int], None]
 CANDIDATES = 24  # executed per problem
@@ -97,8 +96,7 @@ def diagnose(
     search = search or CEM(samples=100, iterations=30, elites=10)
     lam = cell.chosen_lambda()
     planners = {name: planner(cell, name, search, lam) for name in ("original", "acid")}
-    model = planners["acid"].model
-    assert isinstance(model, AnyWorldModel)
+    model = cell.world_model()
     task = tasks.make(cell.task, size=model.observation_size)
     instances = _instances(cell, problems)
     looked = []
@@ -173,7 +171,7 @@ def _look_at_pool(task: Task, planner: Planner, instance: Instance, problem: Pro
     }
 
 
-def _executed(task: Task, model: AnyWorldModel, instance: Instance, plan: Plan) -> Tensor:
+def _executed(task: Task, model: WorldModel, instance: Instance, plan: Plan) -> Tensor:
     """‖z − ẑ‖² after each model step of a plan, [H]."""
     assert plan.env_actions is not None
     block = plan.env_actions.shape[1] // plan.actions.shape[1]
@@ -182,7 +180,7 @@ def _executed(task: Task, model: AnyWorldModel, instance: Instance, plan: Plan) 
 
 
 def _execute(
-    task: Task, model: AnyWorldModel, instance: Instance, actions: np.ndarray, block: int
+    task: Task, model: WorldModel, instance: Instance, actions: np.ndarray, block: int
 ) -> tuple[Tensor, np.ndarray]:
     """Latents [H, P, D] after every block of environment actions, and the state at the end."""
     task.set_state(instance.start_state)

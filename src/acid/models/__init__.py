@@ -47,8 +47,12 @@ KINDS = {
 def build(kind: str, preset: str, scaler: ActionScaler, **options: Any) -> AnyWorldModel:
     """A fresh world model of a kind in a preset size; options are those of its class, e.g. a DINO-WM's `encoder`
     or an NWM's `tokenizer`."""
-    found = look_up(KINDS, kind, "world model")
-    return found.model(look_up(found.presets, preset, "preset")(scaler.size), scaler, **options)
+    return look_up(KINDS, kind, "world model").model(configuration(kind, preset, scaler.size), scaler, **options)
+
+
+def configuration(kind: str, preset: str, action_size: int) -> Any:
+    """The network of a kind in a preset size."""
+    return look_up(look_up(KINDS, kind, "world model").presets, preset, "preset")(action_size)
 
 
 def objective(kind: str, config: ObjectiveConfig, model: AnyWorldModel) -> Objective:
@@ -109,6 +113,7 @@ __all__ = [
     "PLDMConfig",
     "PLDMObjective",
     "build",
+    "configuration",
     "load",
     "objective",
     "save",

@@ -14,10 +14,15 @@ from acid.models.sigreg import SIGReg
 class LeWMConfig:
     sigreg: float = 0.09  # weight
     projections: int = 1024
+    pooled: bool = False  # the sample of SIGReg is every frame of the batch, not one frame of every window
 
 
 class LeWMObjective(nn.Module):
-    """Mean squared error of the next embedding (no stop-gradient) plus SIGReg on all embeddings."""
+    """Mean squared error of the next embedding (no stop-gradient) plus SIGReg on all embeddings.
+
+    SIGReg tests a sample, and small ones pass easily: with a few dozen windows a batch, embeddings that fill a third of
+    their dimensions look Gaussian enough, and what moves fast or is small is left out of them. Pooling helps there.
+    """
 
     def __init__(self, config: LeWMConfig, model: JepaWorldModel) -> None:
         super().__init__()
@@ -28,5 +33,6 @@ class LeWMObjective(nn.Module):
         """Pixels uint8 [B, T+1, S, S, 3], normalised actions [B, T, A]. The entry "loss" is what to minimise."""
         embeddings = model.embed(pixels)
         prediction = model.prediction_error(embeddings, actions)
-        sigreg = self.sigreg(embeddings.transpose(0, 1))
+        sample = embeddings.flatten(0, 1)[None] if self.config.pooled else embeddings.transpose(0, 1)
+        sigreg = self.sigreg(sample)
         return {"loss": prediction + self.config.sigreg * sigreg, "prediction": prediction, "sigreg": sigreg}

@@ -25,12 +25,18 @@ class ViTConfig:
 
 @dataclass(frozen=True)
 class ConvConfig:
-    """A small convolutional trunk for small images: patches, then 3 × 3 convolutions of stride 2."""
+    """A small convolutional trunk for small images: patches, then 3 × 3 convolutions of stride 2.
+
+    Keypoints are where some learned channels respond, as coordinates (a spatial softmax): they tell the place of things
+    that are too small for the trunk to care about.
+    """
 
     image_size: int = 64
     patch: int = 4
     channels: tuple[int, ...] = (48, 96, 128)
     width: int = 256
+    normalise: bool = False  # by the batch, after every convolution
+    keypoints: int = 0
     kind: Literal["conv"] = "conv"
 
 
@@ -74,22 +80,50 @@ class ViTEncoder(nn.Module):
         return self.norm(x[:, 0])
 
 
+class Keypoints(nn.Module):
+    """Feature maps [M, C, S, S] to where each of K learned channels responds, x and y in [−2, 2]: [M, 2·K]."""
+
+    grid: Tensor
+
+    def __init__(self, channels: int, count: int, side: int) -> None:
+        super().__init__()
+        self.response = nn.Conv2d(channels, count, 3, 1, 1)
+        self.log_sharpness = nn.Parameter(torch.zeros(count))
+        line = torch.linspace(-2, 2, side)
+        grid = torch.stack(torch.meshgrid(line, line, indexing="ij"), -1).view(-1, 2)
+        self.register_buffer("grid", grid, persistent=False)
+
+    def forward(self, features: Tensor) -> Tensor:
+        response = self.response(features).flatten(2) * self.log_sharpness.exp()[:, None]
+        return (response.softmax(-1) @ self.grid).flatten(1)
+
+
 class ConvEncoder(nn.Module):
     """Images [M, 3, S, S] to a feature vector [M, width]."""
 
     def __init__(self, config: ConvConfig) -> None:
         super().__init__()
         first, *rest = config.channels
-        layers: list[nn.Module] = [nn.Conv2d(3, first, config.patch, config.patch), nn.GELU()]
+        side = config.image_size // config.patch
+        layers = _convolution(nn.Conv2d(3, first, config.patch, config.patch), config.normalise)
+        self.stem_layers = len(layers)
         for before, after in zip(config.channels, rest, strict=False):
-            layers += [nn.Conv2d(before, after, 3, 2, 1), nn.GELU()]
-        side = config.image_size // (config.patch * 2 ** len(rest))
+            layers += _convolution(nn.Conv2d(before, after, 3, 2, 1), config.normalise)
         self.trunk = nn.Sequential(*layers)
-        self.head = nn.Linear(config.channels[-1] * side * side, config.width)
+        self.keypoints = Keypoints(first, config.keypoints, side) if config.keypoints else None
+        last = side // 2 ** len(rest)
+        self.head = nn.Linear(config.channels[-1] * last * last + 2 * config.keypoints, config.width)
 
     def forward(self, images: Tensor) -> Tensor:
-        features = self.trunk(images.contiguous(memory_format=torch.channels_last))
-        return self.head(features.flatten(1))
+        patches = self.trunk[: self.stem_layers](images.contiguous(memory_format=torch.channels_last))
+        features = self.trunk[self.stem_layers :](patches).flatten(1)
+        if self.keypoints is not None:
+            features = torch.cat([features, self.keypoints(patches)], 1)
+        return self.head(features)
+
+
+def _convolution(layer: nn.Conv2d, normalise: bool) -> list[nn.Module]:
+    return [layer, *([nn.BatchNorm2d(layer.out_channels)] if normalise else []), nn.GELU()]
 
 
 EncoderConfig = ViTConfig | ConvConfig

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from acid import models
+from acid import checkpoint, models
 from acid.data import Batch, Episodes, Split, Windows, batches, fit_scaler, split
 from acid.errors import AcidError, look_up
 from acid.loop import LoopConfig, Progress, train
-from acid.models import JepaWorldModel, LeWMConfig, Objective, ObjectiveConfig, PLDMConfig
+from acid.models import JepaConfig, JepaWorldModel, LeWMConfig, Objective, ObjectiveConfig, PLDMConfig
 
 VALIDATION_WINDOWS = 512
 
@@ -27,6 +27,7 @@ class WorldModelRecipe:
 
     kind: str = "lewm"
     preset: str = "lite"  # of the network's sizes
+    encoder: Mapping[str, Any] = field(default_factory=dict)  # settings in which it differs from the preset's
     objective: ObjectiveConfig = field(default_factory=LeWMConfig)
     frameskip: int = 5  # environment steps per model step
     held_out: float = 0.2  # share of the episodes kept for evaluation
@@ -43,10 +44,7 @@ _LITE = WorldModelRecipe(
     half_precision=True,
     loop=LoopConfig(steps=6_000, batch_size=48, learning_rate=1e-3, weight_decay=1e-3, warmup=0.03),
 )
-_LITE_LEWM = LeWMConfig(
-    sigreg=0.24,  # the published 0.09 at a batch of 128: SIGReg is multiplied by the batch size
-    projections=256,
-)
+_LITE_LEWM = LeWMConfig(sigreg=0.07, projections=256, pooled=True)
 RECIPES = {
     "lewm": {"paper": _PAPER, "lite": replace(_LITE, objective=_LITE_LEWM)},
     "pldm": {
@@ -56,25 +54,54 @@ RECIPES = {
 
 
 def recipe(
-    kind: str, scale: str, *, steps: int | None = None, seed: int = 0, weights: Mapping[str, float] | None = None
+    kind: str, scale: str, *, steps: int | None = None, seed: int = 0, changes: Mapping[str, float] | None = None
 ) -> WorldModelRecipe:
-    """A recipe by name, with the settings that are most often changed; `weights` are of the objective's terms."""
+    """A recipe by name, with the settings that are most often changed.
+
+    changes: other settings of the objective or of the encoder by name, e.g. {"objective.sigreg": 0.09}.
+    """
     chosen = look_up(look_up(RECIPES, kind, "world model"), scale, "recipe")
-    known = {name: value for name, value in asdict(chosen.objective).items() if isinstance(value, float)}
-    for name in weights or {}:
-        look_up(known, name, f"weight of the {kind} objective")
-    objective = replace(chosen.objective, **(weights or {}))
+    known = _settings(chosen)
+    changed = {
+        name: type(look_up(known, name, f"setting of a {kind}"))(value) for name, value in (changes or {}).items()
+    }
     return replace(
-        chosen, objective=objective, loop=replace(chosen.loop, steps=steps or chosen.loop.steps, seed=seed)
+        chosen,
+        objective=replace(chosen.objective, **_below("objective", changed)),
+        encoder=_below("encoder", changed),
+        loop=replace(chosen.loop, steps=steps or chosen.loop.steps, seed=seed),
     )
 
 
-def changed_weights(recorded: Mapping[str, Any]) -> dict[str, float]:
-    """The objective's weights in which a recorded recipe differs from the one of the same name."""
-    if recorded["kind"] not in RECIPES:  # trained on encoded frames: its objective has no weights
+def changed_settings(recorded: Mapping[str, Any], network: Mapping[str, Any]) -> dict[str, float]:
+    """Where a recorded recipe and its network differ from the recipe of that name; settings that came later than the
+    record had their default."""
+    if recorded["kind"] not in RECIPES:  # trained on encoded frames, without such settings
         return {}
-    ours = asdict(recipe(recorded["kind"], recorded["preset"]).objective)
-    return {name: value for name, value in recorded["objective"].items() if value != ours[name]}
+    named = recipe(recorded["kind"], recorded["preset"])
+    theirs = replace(
+        named,
+        objective=type(named.objective)(**recorded["objective"]),
+        encoder=asdict(checkpoint.config_from(JepaConfig, network).encoder),
+    )
+    ours, found = _settings(named), _settings(theirs)
+    return {name: found[name] for name, value in ours.items() if found[name] != value}
+
+
+def _settings(recipe: WorldModelRecipe) -> dict[str, Any]:
+    """Numbers and switches of the objective and of the encoder, by name."""
+    encoder = asdict(models.configuration(recipe.kind, recipe.preset, 1).encoder) | dict(recipe.encoder)
+    parts = {"objective": asdict(recipe.objective), "encoder": encoder}
+    return {
+        f"{part}.{name}": value
+        for part, values in parts.items()
+        for name, value in values.items()
+        if isinstance(value, (int, float))
+    }
+
+
+def _below(part: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix(f"{part}."): value for name, value in changes.items() if name.startswith(f"{part}.")}
 
 
 class _Learner(nn.Module):
@@ -97,9 +124,10 @@ def train_world_model(
     parts = split(len(episodes), recipe.held_out)
     scaler = fit_scaler(episodes, parts.train, recipe.frameskip)
     torch.manual_seed(recipe.loop.seed)
-    model = models.build(recipe.kind, recipe.preset, scaler)
-    if not isinstance(model, JepaWorldModel):
+    config = models.configuration(recipe.kind, recipe.preset, scaler.size)
+    if not isinstance(config, JepaConfig):
         raise AcidError(f"a {recipe.kind!r} is trained on encoded frames, not on pixels: use training.token_model")
+    model = JepaWorldModel(replace(config, encoder=replace(config.encoder, **recipe.encoder)), scaler)
     learner = _Learner(model, models.objective(recipe.kind, recipe.objective, model))
     windows = Windows(episodes, parts.train, model.config.history + 1, recipe.frameskip)
 
