@@ -122,8 +122,8 @@ class Train:
     """Folder of the cell; the part goes into a subfolder. Default: runs/TASK/MODEL"""
     steps: int | None = None
     seed: int = 0
-    weights: dict[str, float] = field(default_factory=dict)
-    """Weights of the world model's objective that differ from the recipe's, e.g. sigreg 0.09."""
+    change: dict[str, float] = field(default_factory=dict)
+    """Other settings of a Le-WM or PLDM, e.g. objective.sigreg 0.09 encoder.keypoints 0."""
     threads: int = 1
 
     def run(self) -> None:
@@ -149,7 +149,7 @@ class Train:
     def _train_world_model(self, data: Path, out: Path) -> None:
         from acid.training import world_model
 
-        recipe = world_model.recipe(self.model, self.scale, steps=self.steps, seed=self.seed, weights=self.weights)
+        recipe = world_model.recipe(self.model, self.scale, steps=self.steps, seed=self.seed, changes=self.change)
         with _training_bar("train", recipe.loop.steps) as progress:
             world_model.train_world_model(data, out / "model", recipe, progress=progress)
         _print_json(out / "model", "validation")
@@ -376,15 +376,16 @@ class Reproduce:
 
     planning: Table 1, Le-WM and PLDM on Cube, Reacher and Push-T.
     deformable: Table 2 left, DINO-WM on Rope and Granular, and its figures.
+    navigation: Table 2 right, NWM with CompACT; and whether consistency tells where imagination fails.
     """
 
-    name: Annotated[Literal["planning", "deformable"], tyro.conf.Positional]
+    name: Annotated[Literal["planning", "deformable", "navigation"], tyro.conf.Positional]
     tasks: tuple[str, ...] = ()
     """Default: all tasks of the table."""
     models: tuple[str, ...] = ("lewm", "pldm")
     """Of the table "planning"."""
     episodes: int | None = None
-    """Default: 200 (planning), 50 (deformable)."""
+    """Default: 200 (planning, navigation), 50 (deformable)."""
     results: Path = Path("results")
     processes: int = 2
     choose: bool = False
@@ -393,6 +394,10 @@ class Reproduce:
     """Also draw the figures of the table into this folder."""
     evaluate: bool = True
     """Run what is missing; otherwise the table is made of the rows that are there."""
+    folder: Path | None = None
+    """Of the table "navigation": checkpoints of your own; default: the shipped ones."""
+    data: Path | None = None
+    """Of the table "navigation": draw the cases from this dataset instead of using the shipped ones."""
 
     def run(self) -> None:
         experiment = self._experiment()
@@ -408,8 +413,10 @@ class Reproduce:
                 print(f"wrote {path}", file=sys.stderr)
 
     def _experiment(self) -> Any:
-        from acid.experiments import deformable, planning
+        from acid.experiments import deformable, navigation, planning
 
+        if self.name == "navigation":
+            return navigation.NavigationTable(self.results, self.episodes or 200, self.folder, self.data)
         if self.name == "deformable":
             return deformable.DeformableTable(self.results, self.tasks or deformable.TASKS, self.episodes or 50)
         return planning.PlanningTable(self.results, self.tasks or planning.TASKS, self.models, self.episodes or 200)

@@ -7,7 +7,15 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from acid.errors import AcidError
-from acid.evaluation.statistics import bootstrap_mean, mcnemar, paired, rank_correlation, sign_flip, wilson
+from acid.evaluation.statistics import (
+    bootstrap_mean,
+    bootstrap_rank_correlation,
+    mcnemar,
+    paired,
+    rank_correlation,
+    sign_flip,
+    wilson,
+)
 
 
 @pytest.mark.parametrize(
@@ -117,3 +125,32 @@ def test_rank_correlation_is_spearmans_ties_included(pairs):
 def test_rank_correlation_needs_pairs():
     with pytest.raises(AcidError, match="got 2 and 3"):
         rank_correlation([1, 2], [1, 2, 3])
+
+
+def test_a_resampled_rank_correlation_is_that_of_the_resample():
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 4, (9, 3)).astype(float), rng.normal(size=(9, 3))
+    b += a
+    counts = np.random.default_rng(5).multinomial(9, np.full(9, 1 / 9), size=50)
+    taken = [np.repeat(np.arange(9), count) for count in counts]
+    for within in (False, True):
+        found = bootstrap_rank_correlation(a, b, within=within, resamples=50, seed=5)
+        columns = [(a[:, j], b[:, j]) for j in range(3)]
+        by_hand = [
+            np.mean([rank_correlation(x[i], y[i]) for x, y in columns])
+            if within
+            else rank_correlation(a[i].ravel(), b[i].ravel())
+            for i in (np.arange(9), *taken)
+        ]
+        assert found.mean == pytest.approx(by_hand[0])
+        assert (found.low, found.high) == pytest.approx(tuple(np.quantile(by_hand[1:], [0.025, 0.975])))
+
+
+def test_things_are_resampled_whole():
+    """Copies of the same thing tell nothing new: the interval does not shrink with them."""
+    rng = np.random.default_rng(1)
+    a, b = rng.normal(size=(2, 40, 1))
+    once, copied = (bootstrap_rank_correlation(a.repeat(k, 1), b.repeat(k, 1)) for k in (1, 20))
+    assert copied.high - copied.low == pytest.approx(once.high - once.low, rel=0.05)
+    with pytest.raises(AcidError, match="two tables"):
+        bootstrap_rank_correlation(a, b[:3])

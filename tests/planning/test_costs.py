@@ -120,6 +120,16 @@ def test_a_non_finite_candidate_ranks_last_and_is_left_out_of_the_spreads(bad):
     torch.testing.assert_close(elites.mean(broken)[0], other[0, kept].mean())  # 0 · NaN must not leak
 
 
+def test_costs_that_are_known_are_weighed_as_if_they_were_evaluated():
+    rng = torch.Generator().manual_seed(0)
+    values = {name: torch.randn(2, 9, generator=rng, dtype=torch.float64) for name in ("goal", "other", "unused")}
+    cost = Cost([fixed(values["goal"], "goal"), fixed(values["other"], "other", Adaptive(0.5))])
+    weighed, evaluated = cost.weigh(values), cost.evaluate(trajectory(2, 9), torch.zeros(2, 2, 2))
+    assert torch.equal(weighed.total, evaluated.total)
+    assert weighed.terms.keys() == {"goal", "other"}
+    assert torch.equal(weighed.weights["other"], evaluated.weights["other"])
+
+
 def test_goal_distance_sums_or_averages_over_tokens():
     imagined, goal = trajectory(), torch.randn(2, 2, 2, dtype=torch.float64)
     by_hand = ((imagined.latents[:, :, -1] - goal[:, None]) ** 2).flatten(2)

@@ -151,6 +151,14 @@ def test_a_pool_serves_every_cost_as_if_each_had_planned_alone(noise: float) -> 
     assert not torch.equal(*chosen)
 
 
+def test_a_pool_lies_around_what_the_search_would_start_from() -> None:
+    make, initial = drive(Arc(NWM)), torch.tensor([[[2.0, -1.0]]]).expand(3, 1, 2).double()
+    pool = draw_pool(make, poses(), seed=[7, 8, 9], initial=initial)
+    assert torch.equal(pool.candidates[:, 0], initial)  # candidate 0 is the mean
+    alone = make.solve(poses(), seed=[7, 8, 9], initial=initial)
+    assert torch.equal(pool.choose(pool.evaluate(goal_cost()).total, SEARCH.elites), alone.actions)
+
+
 def test_costs_are_averaged_over_repeats_before_they_are_weighed() -> None:
     make = drive(StraightLine(), noise=0.2, repeats=3)
     pool = draw_pool(make, poses(), seed=[1, 2, 3])

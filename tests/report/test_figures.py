@@ -7,8 +7,15 @@ import pytest
 from PIL import Image
 
 from acid.errors import AcidError, ShapeError
-from acid.report import Measured, consistency_per_step, lambda_sweep, spreads, success_against_budget
-from acid.report.style import COLOURS, colour
+from acid.report import (
+    Measured,
+    consistency_per_step,
+    followed_steps,
+    lambda_sweep,
+    spreads,
+    success_against_budget,
+)
+from acid.report.style import ALARM, COLOURS, colour
 
 HALF = Measured(0.5, 0.4, 0.6)
 
@@ -61,6 +68,18 @@ def test_consistency_per_step_takes_a_single_plan(tmp_path):
     check(tmp_path / "c.png", (840, 600))
     with pytest.raises(ShapeError, match="'acid'"):
         consistency_per_step(tmp_path / "c.png", {"acid": np.ones(5)})
+
+
+def test_steps_that_are_not_followed_are_marked(tmp_path):
+    alarm = np.array([int(ALARM[i : i + 2], 16) for i in (1, 3, 5)])
+    true = np.full(4, 0.1)
+    for name, imagined in {"fine": true * 2, "lost": np.array([0.1, 0.2, 3.0, 4.0])}.items():
+        path = tmp_path / f"{name}.png"
+        followed_steps(path, {"case 1": (true, imagined)}, threshold=0.5)
+        image = np.asarray(Image.open(path).convert("RGB"))
+        assert (image == alarm).all(-1).any() == (name == "lost")
+    with pytest.raises(ValueError, match="same shape"):
+        followed_steps(tmp_path / "x.png", {"case 1": (true, true[:2])}, threshold=0.5)
 
 
 def test_vector_formats_follow_the_ending(tmp_path):

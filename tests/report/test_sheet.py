@@ -62,3 +62,24 @@ def test_bad_rows_are_named(tmp_path, row, message):
 def test_titles_must_match_the_columns(tmp_path):
     with pytest.raises(ShapeError, match="1 titles for 2"):
         sheet(tmp_path / "s.png", [SheetRow("acid", "executed", frames(2))], start=START, goal=GOAL, titles=["a"])
+
+
+def test_start_and_goal_may_be_left_out(tmp_path):
+    rows = [SheetRow("acid", "imagined", frames(3))]
+    whole = sheet(tmp_path / "a.png", rows, start=START, goal=GOAL, scale=2)
+    alone = sheet(tmp_path / "b.png", rows, titles=["1", "2", "3"], scale=2)
+    image = np.asarray(Image.open(tmp_path / "b.png"))
+    assert (image == 90).all(2).sum() == 3 * 8 * 10 * 4
+    assert whole[0] - alone[0] > 2 * 2 * 10
+    only_start = sheet(tmp_path / "c.png", rows, start=START, scale=2)
+    assert alone[0] < only_start[0] < whole[0]
+
+
+def test_marked_frames_have_a_red_box(tmp_path):
+    for marked in ((), (1,)):
+        sheet(tmp_path / "m.png", [SheetRow("acid", "imagined", frames(3), marked=marked)], scale=4)
+        red = (np.asarray(Image.open(tmp_path / "m.png")) == (208, 0, 0)).all(2)
+        assert red.any() == bool(marked)
+        assert (np.asarray(Image.open(tmp_path / "m.png")) == 90).all(2).sum() == 3 * 8 * 10 * 16  # nothing is covered
+    with pytest.raises(ShapeError, match=r"marks \[3\] of 3 frames"):
+        sheet(tmp_path / "m.png", [SheetRow("acid", "imagined", frames(3), marked=(3,))])

@@ -86,9 +86,10 @@ def test_a_tokenizer_is_trained_resumed_and_measured(episodes: Episodes, tmp_pat
 
     recipe = TokenizerRecipe("tiny", CompactObjectiveConfig(perceptual=0.1, perceptual_frames=3), loop=LOOP)
     whole = tokenizer.train_tokenizer(episodes, tmp_path / "a", recipe, perceptual=distance)
-    assert asked == [3] * LOOP.steps
+    held_out = 14  # frames of the one episode, drawn and as the mean image
+    assert asked == [3] * LOOP.steps + [held_out] * 2
     found = checkpoint.load(tmp_path / "a").metadata["validation"]
-    assert set(found) == {"psnr", "psnr_mean_image", "codes_used"}
+    assert set(found) == {"psnr", "psnr_mean_image", "perceptual", "perceptual_mean_image", "codes_used"}
     assert 0 < found["codes_used"] <= 1
 
     class Interrupted(Exception):
@@ -102,7 +103,7 @@ def test_a_tokenizer_is_trained_resumed_and_measured(episodes: Episodes, tmp_pat
         tokenizer.train_tokenizer(episodes, tmp_path / "b", recipe, perceptual=distance, progress=stop)
     asked.clear()
     resumed = tokenizer.train_tokenizer(episodes, tmp_path / "b", recipe, perceptual=distance)
-    assert len(asked) == 2
+    assert asked == [3] * 2 + [held_out] * 2
     for name, value in whole.state_dict().items():
         assert torch.equal(resumed.state_dict()[name], value), name
 
@@ -157,10 +158,12 @@ def test_copying_is_measured_against_the_true_frames(episodes: Episodes, tmp_pat
     model = models.build("nwm", "tiny", SCALER, tokenizer=trained)
     assert isinstance(model, models.NavigationWorldModel)
     model.rollout = lambda latent, actions, **_: latent[:, None, -1:].expand(-1, 1, actions.shape[2], -1, -1)
-    found = navigation.validate(model, dataset, np.arange(12))
+    found = navigation.validate(model, dataset, np.arange(12), lambda a, b: (a - b).abs().mean((1, 2, 3)))
     assert found["accuracy"] == found["accuracy_copied"] == found["accuracy_shuffled_actions"]
     for step in range(1, 9):
-        assert found[f"psnr_imagined_{step}"] == pytest.approx(found[f"psnr_copied_{step}"])
+        for measure in ("psnr", "perceptual"):
+            assert found[f"{measure}_imagined_{step}"] == pytest.approx(found[f"{measure}_copied_{step}"])
+    assert found["perceptual_reconstructed_1"] > 0
 
 
 def test_a_verifier_of_pictures_in_units_of_its_own(episodes: Episodes, tmp_path: Path) -> None:

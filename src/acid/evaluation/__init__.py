@@ -16,7 +16,15 @@ from acid.evaluation.provenance import Provenance, fingerprint
 from acid.evaluation.results import Summary, choose_lambda, summarise
 from acid.evaluation.rows import RowFile, read_rows
 from acid.evaluation.runner import Episode, play, run, same_in_a_file
-from acid.evaluation.statistics import Interval, Paired, bootstrap_mean, paired, rank_correlation, wilson
+from acid.evaluation.statistics import (
+    Interval,
+    Paired,
+    bootstrap_mean,
+    bootstrap_rank_correlation,
+    paired,
+    rank_correlation,
+    wilson,
+)
 from acid.evaluation.table import table
 
 __all__ = [
@@ -38,6 +46,7 @@ __all__ = [
     "RowFile",
     "Summary",
     "bootstrap_mean",
+    "bootstrap_rank_correlation",
     "choose_lambda",
     "draw_instances",
     "fingerprint",

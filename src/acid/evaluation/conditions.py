@@ -9,9 +9,10 @@ from pathlib import Path
 from acid.errors import AcidError, did_you_mean
 from acid.planning import Search
 
-# They differ only in the cost that the search minimises, and the last two also in the range that it searches.
-PLANNERS = ("original", "acid", "control", "change", "clipped", "acid-clipped")
-WEIGHTED = ("acid", "control", "change", "acid-clipped")  # those with a λ
+# They differ only in the cost that the search minimises, and the clipped ones also in the range that it searches.
+# Of the last three, prior takes the middle of what is searched, chance decides by lot, best by the true outcome.
+PLANNERS = ("original", "acid", "control", "change", "turn", "clipped", "acid-clipped", "prior", "chance", "best")
+WEIGHTED = ("acid", "control", "change", "turn", "acid-clipped")  # those with a λ
 BASELINES = ("noop", "random", "policy")
 NO_SEARCH = "-"
 

@@ -95,10 +95,10 @@ def draw_instances(episodes: Episodes, held_out_ids: Sequence[int], task: Task, 
     """`protocol.episodes` instances by either protocol; a smaller number gives a subset of a larger one."""
     offset = protocol.goal_offset or 0
     ids = [e for e in halves(held_out_ids, task.name)[protocol.split] if episodes.lengths[e] > offset]
-    rng = np.random.default_rng([protocol.seed, _number(task.name), _number(protocol.split)])
+    rng = np.random.default_rng([protocol.seed, stable_number(task.name), stable_number(protocol.split)])
     drawn: list[Instance] = []
     missing = protocol.episodes
-    starts = _starts({e: int(episodes.lengths[e]) - offset for e in ids}, rng)
+    starts = starts_in_passes({e: int(episodes.lengths[e]) - offset for e in ids}, rng)
     for draw, (episode, step) in enumerate(starts):
         if missing == 0:
             break
@@ -124,12 +124,12 @@ def halves(held_out_ids: Sequence[int], task_name: str) -> dict[str, list[int]]:
     They do not depend on the protocol's seed: λ chosen on "select" with one seed must not meet its own episodes in
     "test" with another.
     """
-    shuffled = np.random.default_rng(_number(task_name)).permutation(np.sort(np.asarray(held_out_ids))).tolist()
+    shuffled = np.random.default_rng(stable_number(task_name)).permutation(np.sort(np.asarray(held_out_ids))).tolist()
     middle = len(shuffled) // 2
     return {"select": sorted(shuffled[:middle]), "test": sorted(shuffled[middle:])}
 
 
-def _starts(counts: dict[int, int], rng: np.random.Generator) -> Iterator[tuple[int, int]]:
+def starts_in_passes(counts: dict[int, int], rng: np.random.Generator) -> Iterator[tuple[int, int]]:
     """(episode, step) in passes over the episodes, each with a step not used before.
 
     Every episode is used once before any is used twice, which keeps the instances as independent as the data allow.
@@ -147,7 +147,7 @@ def _instance(episodes: Episodes, episode: int, step: int, task: Task, protocol:
     if offset is None:
         (start,) = episodes.read("state", np.array([row]))
         task.set_state(start)
-        goal = task.draw_goal(np.random.default_rng([protocol.seed, _number(task.name), episode, step]))
+        goal = task.draw_goal(np.random.default_rng([protocol.seed, stable_number(task.name), episode, step]))
     else:
         start, goal = episodes.read("state", np.array([row, row + offset]))
     digest = hashlib.sha256(np.ascontiguousarray([start, goal], dtype="<f8").tobytes()).hexdigest()[:8]
@@ -163,6 +163,6 @@ def _instance(episodes: Episodes, episode: int, step: int, task: Task, protocol:
     )
 
 
-def _number(text: str) -> int:
+def stable_number(text: str) -> int:
     """A stable number for a name (`hash` differs from process to process)."""
     return zlib.crc32(text.encode())

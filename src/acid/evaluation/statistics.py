@@ -113,6 +113,50 @@ def rank_correlation(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.nd
     return float(((first - first.mean()) * (second - second.mean())).mean() / spread) if spread else 0.0
 
 
+def bootstrap_rank_correlation(
+    a: np.ndarray,
+    b: np.ndarray,
+    *,
+    within: bool = False,
+    confidence: float = 0.95,
+    resamples: int = 1_000,
+    seed: int = 0,
+) -> Interval:
+    """Spearman's between two tables [n, k] of k values of each of n independent things, which are resampled whole.
+
+    Over all values together, or `within` each of the k columns and then averaged.
+    """
+    if a.shape != b.shape or a.ndim != 2 or not a.size or not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise AcidError(f"need two tables [n, k] of finite numbers, got shapes {list(a.shape)} and {list(b.shape)}")
+    n, k = a.shape
+    drawn = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=resamples)
+    counts = np.concatenate([np.ones((1, n), np.int64), drawn])  # how often each thing is taken; first as it is
+    if within:
+        found = np.mean([_counted_correlation(a[:, j], b[:, j], counts) for j in range(k)], axis=0)
+    else:
+        found = _counted_correlation(a.ravel(), b.ravel(), counts.repeat(k, axis=1))
+    low, high = np.quantile(found[1:], [(1 - confidence) / 2, (1 + confidence) / 2])
+    return Interval(n, float(found[0]), float(low), float(high))
+
+
+def _counted_correlation(a: np.ndarray, b: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Rank correlations [R] of values [m] that are each there `counts` [R, m] times; 0 where nothing varies."""
+    total = counts.sum(1, keepdims=True)
+    x, y = (_counted_ranks(values, counts) - (total + 1) / 2 for values in (a, b))
+    covariance, scale = (counts * x * y).sum(1), np.sqrt((counts * x * x).sum(1) * (counts * y * y).sum(1))
+    return np.divide(covariance, scale, out=np.zeros(len(counts)), where=scale > 0)
+
+
+def _counted_ranks(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Ranks [R, m] from 1 on of values [m] that are each there `counts` [R, m] times; equal ones share their mean."""
+    order = np.argsort(values, kind="stable")
+    firsts = np.flatnonzero(np.diff(values[order], prepend=-np.inf) > 0)  # of each group of equal values
+    sizes = np.add.reduceat(counts[:, order], firsts, axis=1)
+    group = np.empty(len(values), np.int64)
+    group[order] = np.searchsorted(firsts, np.arange(len(values)), side="right") - 1
+    return (np.cumsum(sizes, axis=1) - (sizes - 1) / 2)[:, group]
+
+
 def _ranks(values: np.ndarray) -> np.ndarray:
     """Each value's place in the order; equal ones share the mean of theirs."""
     _, where, counts = np.unique(values, return_inverse=True, return_counts=True)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol as Interface
 
 from acid import checkpoint, tasks
 from acid.data import Episodes, split
@@ -33,9 +34,27 @@ from acid.planning import Search
 Progress = Callable[[int, int], None]
 
 
+class Work(Interface):
+    """Rows to be made; small enough to be sent to another process."""
+
+    @property
+    def file(self) -> Path:
+        """Where the rows go."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """How many there will be."""
+        ...
+
+    def run(self, progress: Progress | None = None) -> None:
+        """Make those that are not in the file yet."""
+        ...
+
+
 @dataclass(frozen=True)
 class Job:
-    """One condition of one cell; small enough to be sent to another process."""
+    """One condition of one cell."""
 
     cell: Cell
     condition: Condition
@@ -57,6 +76,22 @@ class Job:
     def size(self) -> int:
         """Episodes to run."""
         return len(self.instances)
+
+    def run(self, progress: Progress | None = None) -> None:
+        who, provenance = agent(self.cell, self.condition, self.search, self.protocol)
+        size = self.cell.world_model().observation_size
+        with RowFile(self.file, same_in_a_file(self.protocol, provenance), fresh=self.fresh) as writer:
+            run(
+                lambda: tasks.make(self.cell.task, size=size),
+                who,
+                self.instances,
+                protocol=self.protocol,
+                condition=self.condition,
+                provenance=provenance,
+                writer=writer,
+                batch=self.batch,
+                progress=progress,
+            )
 
 
 def jobs(
@@ -81,7 +116,7 @@ def jobs(
     return found
 
 
-def evaluate(work: Sequence[Job], *, processes: int = 1, progress: Progress | None = None) -> None:
+def evaluate(work: Sequence[Work], *, processes: int = 1, progress: Progress | None = None) -> None:
     """Run the jobs, one thread each; what is already in the result files is not run again."""
     report = progress or (lambda done, total: None)
     sizes = [job.size for job in work]
@@ -99,7 +134,7 @@ def evaluate(work: Sequence[Job], *, processes: int = 1, progress: Progress | No
     report(total, total)
 
 
-def _one_after_another(work: Sequence[Job], sizes: Sequence[int], report: Progress) -> None:
+def _one_after_another(work: Sequence[Work], sizes: Sequence[int], report: Progress) -> None:
     before, total = 0, sum(sizes)
     for job, size in zip(work, sizes, strict=True):
         run_job(job, lambda done, _, before=before: report(before + done, total))
@@ -110,24 +145,11 @@ def _lines(path: Path) -> int:
     return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
-def run_job(job: Job, progress: Progress | None = None) -> None:
+def run_job(job: Work, progress: Progress | None = None) -> None:
     import torch
 
     torch.set_num_threads(1)  # candidates fill one core; parallel conditions are worth more than parallel matrices
-    who, provenance = agent(job.cell, job.condition, job.search, job.protocol)
-    size = job.cell.world_model().observation_size
-    with RowFile(job.file, same_in_a_file(job.protocol, provenance), fresh=job.fresh) as writer:
-        run(
-            lambda: tasks.make(job.cell.task, size=size),
-            who,
-            job.instances,
-            protocol=job.protocol,
-            condition=job.condition,
-            provenance=provenance,
-            writer=writer,
-            batch=job.batch,
-            progress=progress,
-        )
+    job.run(progress)
 
 
 def draw(cell: Cell, data: Path, protocol: Protocol) -> Instances:

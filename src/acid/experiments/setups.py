@@ -30,6 +30,7 @@ class Setup:
 # planned by itself.
 SETUPS = {
     "rope": Setup(None, budget=6, horizon=1, search=CEM(samples=200, iterations=10, elites=30), own_lambda=True),
+    "navigation": Setup(8, budget=8, horizon=8, search=CEM(samples=80, iterations=1, elites=5), own_lambda=True),
     "granular": Setup(None, budget=6, horizon=1, search=CEM(samples=100, iterations=10, elites=30), own_lambda=True),
 }
 

@@ -174,7 +174,13 @@ class Cost:
         averaged over the repeats before anything else happens to it.
         """
         stopwatch = stopwatch or Stopwatch()
-        terms = {term.name: averaged(evaluate_term(term, trajectory, goal, stopwatch), repeats) for term in self.active}
+        return self.weigh(
+            {term.name: averaged(evaluate_term(term, trajectory, goal, stopwatch), repeats) for term in self.active}
+        )
+
+    def weigh(self, values: Mapping[str, Tensor]) -> Evaluation:
+        """The same from what the terms gave already, [B, N] by name; values of other terms are ignored."""
+        terms = {term.name: values[term.name] for term in self.active}
         with torch.no_grad():  # weights are constants to a gradient
             usable = torch.stack([values.isfinite() for values in terms.values()]).all(0)
             spreads = {name: spread(values, usable) for name, values in terms.items()}

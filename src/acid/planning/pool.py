@@ -45,15 +45,20 @@ class Pool:
 
 
 @torch.no_grad()
-def draw_pool(planner: Planner, problem: Problem, *, seed: int | Sequence[int] = 0) -> Pool:
-    """What the first iteration of the planner's CEM draws for these problems and seeds, imagined."""
+def draw_pool(
+    planner: Planner, problem: Problem, *, seed: int | Sequence[int] = 0, initial: Tensor | None = None
+) -> Pool:
+    """What the first iteration of the planner's CEM draws for these problems and seeds, imagined.
+
+    seed, initial: as in `Planner.plan`.
+    """
     search = planner.search
     if not isinstance(search, CEM):
         raise PlanningError(f"a pool is what CEM draws in its first iteration, but the search is {search}")
     streams = Streams.of(seed, problem.size)
     objective = planner.objective(problem, streams, Stopwatch())
     rows = torch.arange(problem.size, device=problem.now.device)
-    proposal = Gaussian.around(planner.initial_mean(problem), search.std_init)
+    proposal = Gaussian.around(planner.initial_mean(problem, initial), search.std_init)
     candidates = search.draw(objective, proposal, rows, streams)
     actions = objective.actions(candidates)
     return Pool(candidates, actions, objective.imagine(actions, rows), problem.goal, planner.repeats or 1, objective)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from acid.errors import ShapeError
-from acid.report.style import INK, MARKERS, QUIET, colour, drawing, label
+from acid.report.style import ALARM, INK, MARKERS, QUIET, colour, drawing, label
 
 _WIDTH, _HEIGHT = 4.2, 3.0  # inches, one column
 
@@ -124,6 +124,32 @@ def consistency_per_step(path: str | Path, residuals: Mapping[str, np.ndarray], 
         axes.set_ylabel("consistency residual")
         axes.set_title(title)
         _legend(axes)
+
+
+def followed_steps(
+    path: str | Path, panels: Mapping[str, tuple[np.ndarray, np.ndarray]], *, threshold: float, title: str = ""
+) -> None:
+    """A panel per rollout: the residual of each step between true frames and between imagined ones, both [H].
+
+    Imagined steps above the threshold are marked: there the model does not follow its action.
+    """
+    with drawing(path, width=0.75 + 2.6 * len(panels), height=_HEIGHT, panels=len(panels)) as (figure, all_axes):
+        for axes, (name, (true, imagined)) in zip(all_axes, panels.items(), strict=True):
+            true, imagined = _matrix(name, np.stack([true, imagined]))
+            x = np.arange(1, len(true) + 1)
+            missed = imagined > threshold
+            axes.axhline(threshold, color=QUIET, linestyle=(0, (4, 2)), linewidth=1.0)
+            axes.plot(x, true, color=colour("original"), marker="s", label="true frames")
+            axes.plot(x, imagined, color=colour("acid"), marker="o", label="imagined frames")
+            axes.scatter(x[missed], imagined[missed], s=90, facecolors="none", edgecolors=ALARM, zorder=3)
+            axes.set_xticks(x)
+            axes.set_ylim(bottom=0)
+            axes.set_xlabel("step")
+            axes.set_title(name)
+        all_axes[0].set_ylabel("consistency residual")
+        _legend(all_axes[0])
+        if title:
+            figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=INK)
 
 
 def error_over_steps(

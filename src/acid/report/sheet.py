@@ -11,7 +11,7 @@ import numpy as np
 
 from acid.errors import ShapeError
 from acid.report.images import as_frames, enlarge
-from acid.report.style import INK, PAPER, QUIET, RULE, colour, font, label
+from acid.report.style import ALARM, INK, PAPER, QUIET, RULE, colour, font, label
 
 _GAP = 6  # between frames
 _MARGIN = 16
@@ -29,19 +29,20 @@ class SheetRow:
     kind: str  # "imagined", "executed"
     frames: np.ndarray  # uint8 [T, H, W, 3]
     notes: Sequence[str] = ()  # e.g. the error at each step; empty or one per frame
+    marked: Sequence[int] = ()  # frames with a red box, counted from 0
 
 
 def sheet(
     path: str | Path,
     rows: Sequence[SheetRow],
     *,
-    start: np.ndarray,
-    goal: np.ndarray,
+    start: np.ndarray | None = None,
+    goal: np.ndarray | None = None,
     titles: Sequence[str] = (),
     heading: str = "",
     scale: int = 2,
 ) -> tuple[int, int]:
-    """Write a PNG and return its (width, height) in pixels. Start and goal are uint8 [H, W, 3].
+    """Write a PNG and return its (width, height) in pixels. Start and goal are uint8 [H, W, 3], or left out.
 
     `titles` stand above the T frame columns; a row with fewer frames than the longest leaves its last cells empty.
     """
@@ -65,15 +66,16 @@ class _Layout:
     def __init__(
         self,
         rows: Sequence[SheetRow],
-        start: np.ndarray,
-        goal: np.ndarray,
+        start: np.ndarray | None,
+        goal: np.ndarray | None,
         titles: Sequence[str],
         heading: str,
         scale: int,
     ) -> None:
         self.scale = scale
         self.columns = _check(rows, start, goal, titles)
-        self.height, self.width = start.shape[0] * scale, start.shape[1] * scale
+        self.has_start, self.has_goal = start is not None, goal is not None
+        self.height, self.width = (side * scale for side in rows[0].frames.shape[1:3])
         self.titles_top = _MARGIN + (26 if heading else 0)
         self.tops: list[int] = []
         top = self.titles_top + 20
@@ -82,23 +84,27 @@ class _Layout:
                 top += _GAP if previous.condition == row.condition else _GROUP_GAP
             self.tops.append(top)
             top += self.height + (_NOTE if row.notes else 0)
-        self.size = (self.x(self.columns + 1) + self.width + _MARGIN, top + _MARGIN)
+        self.size = (self.x(self.columns + self.has_goal) + self.width + _MARGIN, top + _MARGIN)
 
     def x(self, column: int) -> int:
         """Left edge: 0 is the start, 1 to T the frames, T+1 the goal. Start and goal stand a little apart."""
-        apart = 2 * _GAP * ((column > 0) + (column > self.columns))
-        return _MARGIN + _LABELS + column * (self.width + _GAP) + apart
+        apart = 2 * _GAP * ((column > 0 and self.has_start) + (column > self.columns))
+        return _MARGIN + _LABELS + (column - (not self.has_start)) * (self.width + _GAP) + apart
 
 
-def _check(rows: Sequence[SheetRow], start: np.ndarray, goal: np.ndarray, titles: Sequence[str]) -> int:
+def _check(rows: Sequence[SheetRow], start: np.ndarray | None, goal: np.ndarray | None, titles: Sequence[str]) -> int:
     """The number of frame columns T."""
     if not rows:
         raise ShapeError("an image sheet needs at least one row, got none")
-    shape = as_frames("start", start[None]).shape[1:]
-    for name, frames in (("goal", goal[None]), *((f"{r.condition} {r.kind}", r.frames) for r in rows)):
+    ends = [(name, frame[None]) for name, frame in (("start", start), ("goal", goal)) if frame is not None]
+    (first, reference), *others = [*ends, *((f"{r.condition} {r.kind}", r.frames) for r in rows)]
+    shape = as_frames(first, reference).shape[1:]
+    for name, frames in others:
         if as_frames(name, frames).shape[1:] != shape:
-            raise ShapeError(f"frames of {name!r} are {list(frames.shape[1:])}, the start is {list(shape)}")
+            raise ShapeError(f"frames of {name!r} are {list(frames.shape[1:])}, the {first} is {list(shape)}")
     for row in rows:
+        if any(not 0 <= frame < len(row.frames) for frame in row.marked):
+            raise ShapeError(f"{row.condition} {row.kind} marks {list(row.marked)} of {len(row.frames)} frames")
         if row.notes and len(row.notes) != len(row.frames):
             raise ShapeError(f"{row.condition} {row.kind} has {len(row.notes)} notes for {len(row.frames)} frames")
     columns = max(len(row.frames) for row in rows)
@@ -110,22 +116,34 @@ def _check(rows: Sequence[SheetRow], start: np.ndarray, goal: np.ndarray, titles
 def _draw_headings(draw: Any, layout: _Layout, titles: Sequence[str], heading: str) -> None:
     if heading:
         draw.text((_MARGIN, _MARGIN), heading, fill=INK, font=font(15, bold=True), anchor="lt")
-    texts = ["start", *(titles or [""] * layout.columns), "goal"]
-    for column, text in enumerate(texts):
+    texts = dict(enumerate(titles or [""] * layout.columns, start=1))
+    texts |= {0: "start"} if layout.has_start else {}
+    texts |= {layout.columns + 1: "goal"} if layout.has_goal else {}
+    for column, text in texts.items():
         centre = layout.x(column) + layout.width // 2
         draw.text((centre, layout.titles_top + 14), text, fill=INK, font=font(12), anchor="ms")
 
 
 def _draw_row(
-    canvas: Any, draw: Any, layout: _Layout, top: int, row: SheetRow, start: np.ndarray, goal: np.ndarray
+    canvas: Any,
+    draw: Any,
+    layout: _Layout,
+    top: int,
+    row: SheetRow,
+    start: np.ndarray | None,
+    goal: np.ndarray | None,
 ) -> None:
     from PIL import Image
 
     for column, frame in [(0, start), *enumerate(row.frames, start=1), (layout.columns + 1, goal)]:
+        if frame is None:
+            continue
         left = layout.x(column)
         canvas.paste(Image.fromarray(enlarge(frame, layout.scale)), (left, top))
-        box = (left - 1, top - 1, left + layout.width, top + layout.height)
-        draw.rectangle(box, outline=RULE)
+        marked = column - 1 in row.marked and column <= layout.columns
+        edge = 3 if marked else 1
+        box = (left - edge, top - edge, left + layout.width - 1 + edge, top + layout.height - 1 + edge)
+        draw.rectangle(box, outline=ALARM if marked else RULE, width=edge)
     for column, note in enumerate(row.notes, start=1):
         centre = layout.x(column) + layout.width // 2
         draw.text((centre, top + layout.height + 11), note, fill=INK, font=font(10), anchor="ms")

@@ -17,6 +17,7 @@ INK = "#222222"
 QUIET = "#8a8a8a"
 RULE = "#d9d9d9"
 PAPER = "#ffffff"
+ALARM = "#d00000"
 
 # After Okabe and Ito. ACID is the only strong blue, Original the only dark grey.
 COLOURS: Mapping[str, str] = {
@@ -36,6 +37,10 @@ LABELS: Mapping[str, str] = {
     "random": "Random",
     "noop": "No-op",
     "change": "Reward for change",
+    "turn": "Turn penalty",
+    "prior": "Prior mean",
+    "chance": "Random cost",
+    "best": "Best of pool",
     "clipped": "Original, clipped",
     "acid-clipped": "ACID, clipped",
 }

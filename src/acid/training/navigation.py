@@ -18,17 +18,19 @@ from torch import Tensor
 from acid import models
 from acid.data import Episodes, Windows, cached_latents, encode_episodes, split
 from acid.data.poses import displacements
+from acid.data.recon import open_recon
 from acid.data.windows import Shuffle
 from acid.errors import AcidError, look_up
 from acid.loop import LoopConfig, Progress, train
 from acid.models import NavigationWorldModel, NWMObjectiveConfig
-from acid.models.compact import CompactTokenizer
-from acid.training.tokenizer import psnr
+from acid.models.compact import CompactTokenizer, Perceptual
+from acid.training.tokenizer import perceived, psnr
 from acid.types import ActionScaler
 from acid.verifier import LITE, LITE_FIT, PAPER, PAPER_FIT, FitConfig, TransformerSize, Verifier
 
 # NWM's normalisation of displacements (m, m, rad), which does not depend on the data.
 SCALER = ActionScaler(mean=(0.3125, 0.0, 0.0), std=(0.9375, 1.0, 1.0))
+KINDS = ("nwm",)  # the world models that are trained here
 MIRROR = (1.0, -1.0, -1.0)  # what a mirror does to a displacement, and to a normalised action
 HORIZON = 8  # steps that validation imagines
 VALIDATION_WINDOWS = 128
@@ -52,6 +54,7 @@ RECIPES = {
         preset="paper", loop=LoopConfig(steps=200_000, batch_size=256, learning_rate=1e-4, weight_decay=1e-2)
     ),
     "lite": NavigationRecipe(
+        held_out=0.2,
         half_precision=True,
         loop=LoopConfig(steps=8_000, batch_size=64, learning_rate=1e-3, weight_decay=1e-2, warmup=0.03),
     ),
@@ -62,6 +65,11 @@ def recipe(name: str, *, steps: int | None = None, seed: int = 0) -> NavigationR
     """A recipe by name, with the two settings that are most often changed."""
     chosen = look_up(RECIPES, name, "recipe")
     return replace(chosen, loop=replace(chosen.loop, steps=steps or chosen.loop.steps, seed=seed))
+
+
+def open_frames(path: Path, size: int) -> Episodes:
+    """Frames with poses: what `acid collect navigation` wrote, or a folder of RECON's files, decoded to `size` px."""
+    return open_recon(path, size=size) if path.is_dir() else Episodes(path, require=("pixels", "pose"))
 
 
 @dataclass(frozen=True)
@@ -115,9 +123,13 @@ def train_navigation(
     out: Path,
     recipe: NavigationRecipe,
     *,
+    perceptual: Perceptual | None = None,
     progress: Progress | None = None,
 ) -> NavigationWorldModel:
-    """Train, validate and save to `out`, tokenizer included; an interrupted run continues from `out`/run."""
+    """Train, validate and save to `out`, tokenizer included; an interrupted run continues from `out`/run.
+
+    perceptual: images [M, 3, S, S] in 0..1, twice, to distances [M], e.g. LPIPS; only validation measures it.
+    """
     parts = split(len(dataset.episodes), recipe.held_out)
     torch.manual_seed(recipe.loop.seed)
     model = models.build(recipe.kind, recipe.preset, SCALER, tokenizer=tokenizer)
@@ -149,19 +161,21 @@ def train_navigation(
         "data": dataset.episodes.attributes,
         "tokenizer": tokenizer.fingerprint,
         "cpu_seconds": round(time.process_time() - clock),
-        "validation": validate(model.eval(), dataset, parts.held_out),
+        "validation": validate(model.eval(), dataset, parts.held_out, perceptual),
     }
     models.save(model, recipe.kind, out, metadata, half_precision=recipe.half_precision)
     return model.requires_grad_(False)
 
 
 @torch.no_grad()
-def validate(model: NavigationWorldModel, dataset: TokenDataset, ids: np.ndarray) -> dict[str, float]:
+def validate(
+    model: NavigationWorldModel, dataset: TokenDataset, ids: np.ndarray, perceptual: Perceptual | None = None
+) -> dict[str, float]:
     """On held-out windows: how well the next frame and the next eight are imagined under the true actions.
 
     Shares of tokens (and of their levels) of the next frame that are right: imagined, if the last frame is copied, and
-    under the actions of other windows. Peak signal-to-noise ratios (dB) against the true frames, step by step:
-    imagined, if the last frame is copied, and drawn from the true tokens.
+    under the actions of other windows. Peak signal-to-noise ratios (dB), and perceptual distances if one is given,
+    against the true frames, step by step: imagined, if the last frame is copied, and drawn from the true tokens.
     """
     context = model.config.context
     windows = dataset.windows(ids, context + HORIZON)
@@ -180,9 +194,16 @@ def validate(model: NavigationWorldModel, dataset: TokenDataset, ids: np.ndarray
     true = torch.from_numpy(dataset.episodes.read("pixels", rows[:, context:].numpy())).float() / 255
     drawn = {"imagined": imagined, "copied": last[:, None].expand_as(after), "reconstructed": after}
     for name, shown in drawn.items():
-        ratios = psnr(model.decode(shown), true).mean(0)
-        found |= {f"psnr_{name}_{step + 1}": float(value) for step, value in enumerate(ratios)}
+        images = model.decode(shown)
+        found |= _by_step(f"psnr_{name}", psnr(images, true))
+        if perceptual is not None:
+            found |= _by_step(f"perceptual_{name}", perceived(perceptual, images, true))
     return found
+
+
+def _by_step(name: str, values: Tensor) -> dict[str, float]:
+    """Means of values [B, H] over the windows."""
+    return {f"{name}_{step + 1}": float(value) for step, value in enumerate(values.mean(0))}
 
 
 @dataclass(frozen=True)
@@ -195,7 +216,7 @@ class NavigationVerifierRecipe:
 
 VERIFIER_RECIPES = {
     "paper": NavigationVerifierRecipe(PAPER, fit=PAPER_FIT),
-    "lite": NavigationVerifierRecipe(LITE, (64, 96), replace(LITE_FIT, steps=6_000, batch_size=128)),
+    "lite": NavigationVerifierRecipe(LITE, (64, 64, 96), replace(LITE_FIT, steps=6_000, batch_size=128), held_out=0.2),
 }
 
 

@@ -25,6 +25,7 @@ from acid.models.compact import (
 )
 
 VALIDATION_FRAMES = 512
+PERCEIVED_AT_ONCE = 128  # images whose perceptual distance is taken at once
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ RECIPES = {
     ),
     "lite": TokenizerRecipe(
         objective=CompactObjectiveConfig(perceptual=0.1),
+        held_out=0.2,
         half_precision=True,
         loop=LoopConfig(steps=6_000, batch_size=32, learning_rate=1.5e-3, weight_decay=1e-3, warmup=0.03),
     ),
@@ -97,7 +99,7 @@ def train_tokenizer(
         "recipe": asdict(recipe),
         "data": episodes.attributes,
         "cpu_seconds": round(time.process_time() - clock),
-        "validation": validate(tokenizer.eval(), episodes, rows, episodes.rows_of(parts.held_out)),
+        "validation": validate(tokenizer.eval(), episodes, rows, episodes.rows_of(parts.held_out), perceptual),
     }
     tokenizer.save(out, metadata, half_precision=recipe.half_precision)
     return CompactTokenizer.load(out, **options)
@@ -105,11 +107,16 @@ def train_tokenizer(
 
 @torch.no_grad()
 def validate(
-    tokenizer: CompactTokenizer, episodes: Episodes, train_rows: np.ndarray, rows: np.ndarray
+    tokenizer: CompactTokenizer,
+    episodes: Episodes,
+    train_rows: np.ndarray,
+    rows: np.ndarray,
+    perceptual: Perceptual | None = None,
 ) -> dict[str, float]:
-    """On held-out frames: peak signal-to-noise ratio (dB) of the drawn frames and of the mean training frame.
+    """On held-out frames: how far the drawn frames, and the mean training frame, are from them.
 
-    `codes_used` is the number of different tokens in these frames as a share of all tokens in them.
+    Peak signal-to-noise ratios are in dB. `codes_used` is the number of different tokens in these frames as a share of
+    all tokens in them.
     """
     pixels, seen = (
         torch.from_numpy(episodes.read("pixels", _spread(chosen, VALIDATION_FRAMES))) for chosen in (rows, train_rows)
@@ -118,11 +125,23 @@ def validate(
     images = to_image(pixels).permute(0, 2, 3, 1)
     mean = to_image(seen).mean(0).permute(1, 2, 0)
     codes = tokenizer.quantiser.to_indices(latents)
-    return {
-        "psnr": float(psnr(tokenizer.decode(latents), images).mean()),
-        "psnr_mean_image": float(psnr(mean.expand_as(images), images).mean()),
-        "codes_used": len(codes.unique()) / codes.numel(),
-    }
+    found = {"codes_used": len(codes.unique()) / codes.numel()}
+    for name, shown in {"": tokenizer.decode(latents), "_mean_image": mean.expand_as(images)}.items():
+        found[f"psnr{name}"] = float(psnr(shown, images).mean())
+        if perceptual is not None:
+            found[f"perceptual{name}"] = float(perceived(perceptual, shown, images).mean())
+    return found
+
+
+def perceived(distance: Perceptual, images: Tensor, others: Tensor) -> Tensor:
+    """A perceptual distance between images [..., S, S, 3] with values in 0..1: [...]."""
+    pairs = zip(*(_planes(side).split(PERCEIVED_AT_ONCE) for side in (images, others)), strict=True)
+    return torch.cat([distance(*pair) for pair in pairs]).reshape(images.shape[:-3])
+
+
+def _planes(images: Tensor) -> Tensor:
+    """[..., S, S, 3] to [M, 3, S, S]."""
+    return images.reshape(-1, *images.shape[-3:]).permute(0, 3, 1, 2)
 
 
 def psnr(images: Tensor, others: Tensor) -> Tensor:

@@ -1,0 +1,268 @@
+"""Does the consistency score tell where imagination fails? Rollouts of NWM under the actions that were really taken.
+
+For every held-out case: the residual of each imagined step, that of the same step between the true frames, and how far
+the imagined frame is from the true one. No search is involved.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from acid import tasks
+from acid.data.poses import displacements, normalise
+from acid.errors import DataError
+from acid.evaluation import Interval, Protocol, bootstrap_rank_correlation
+from acid.evaluation.path_cases import PathCase, load_cases
+from acid.evaluation.runner import plan_seed
+from acid.evaluation.table import markdown
+from acid.experiments.cell import Cell
+from acid.experiments.evaluate import Progress
+from acid.experiments.navigation_planning import MODEL, TASK, Parts, Seen
+from acid.report import SheetRow, consistency_per_step, followed_steps, sheet
+from acid.training.tokenizer import perceived, psnr
+
+if TYPE_CHECKING:
+    from acid.tasks.navigation import Navigation
+
+FILE = "rollouts.json"
+DIMENSIONS = ("forward", "sideways", "turn")
+NOT_FOLLOWED = 0.95  # a step is not followed if its residual is above this quantile of those between true frames
+SHOWN = (0.3, 0.7, 0.95)  # quantiles of the mean residual: which cases are drawn
+RECONSTRUCTED = 8  # frames on the tokenizer's sheet
+
+
+@dataclass(frozen=True)
+class Rollouts:
+    """n rollouts of H steps. Residuals are squared differences in units of the action's standard deviation."""
+
+    cases: tuple[str, ...]
+    checkpoints: Mapping[str, str]
+    residual: np.ndarray  # [n, H, 3] of imagined steps
+    residual_true: np.ndarray  # [n, H, 3] of the same steps between the true frames, as the tokenizer draws them
+    lpips: np.ndarray  # [n, H] of imagined frames against the true ones
+    lpips_tokens: np.ndarray  # [n, H] against the true ones as the tokenizer draws them
+    lpips_floor: np.ndarray  # [n, H] of the true frames as the tokenizer draws them against the true ones
+    psnr: np.ndarray  # [n, H] in dB, as are the next
+    psnr_floor: np.ndarray  # [n, H]
+
+    @property
+    def score(self) -> np.ndarray:
+        """The residual of a step as ACID counts it, [n, H]."""
+        return self.residual.sum(-1)
+
+    @property
+    def score_true(self) -> np.ndarray:
+        return self.residual_true.sum(-1)
+
+    @property
+    def threshold(self) -> float:
+        """Residuals above it mean that the step does not follow its action."""
+        return float(np.quantile(self.score_true, NOT_FOLLOWED))
+
+    def save(self, path: Path) -> None:
+        content = {
+            name: np.round(value, 5).tolist() if isinstance(value, np.ndarray) else value
+            for name, value in vars(self).items()
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(content) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Rollouts:
+        if not path.is_file():
+            raise DataError(f"there are no rollouts at {path}: run `acid reproduce navigation` without --no-evaluate")
+        content = json.loads(path.read_text())
+        arrays = {n: np.asarray(v) for n, v in content.items() if n not in ("cases", "checkpoints")}
+        return cls(tuple(content["cases"]), content["checkpoints"], **arrays)
+
+
+def rollouts_file(results: Path) -> Path:
+    return results / TASK / MODEL / FILE
+
+
+def run_rollouts(cell: Cell, protocol: Protocol, results: Path, *, progress: Progress | None = None) -> Rollouts:
+    """Roll out every case under its true actions, unless these weights did so already; kept in the results."""
+    path, cases = rollouts_file(results), load_cases(cell.cases_file(protocol.split), protocol, TASK)
+    checkpoints = dict(cell.provenance(["model", "verifier"]).checkpoints)
+    if path.is_file():
+        kept = Rollouts.load(path)
+        if dict(kept.checkpoints) == checkpoints and kept.cases == tuple(case.id for case in cases):
+            return kept
+    parts, report = Parts.load(cell), progress or (lambda done, total: None)
+    found: list[dict[str, np.ndarray]] = []
+    with closing(tasks.make(TASK, size=parts.model.observation_size)) as task:
+        for done, case in enumerate(cases):
+            report(done, len(cases))
+            found.append(measure(parts, imagine(parts, case, protocol.seed, task)))  # type: ignore[arg-type]
+    report(len(cases), len(cases))
+    arrays = {name: np.stack([one[name] for one in found]) for name in found[0]}
+    rollouts = Rollouts(tuple(case.id for case in cases), checkpoints, **arrays)
+    rollouts.save(path)
+    return rollouts
+
+
+@dataclass(frozen=True)
+class Imagined:
+    """One case under its true actions."""
+
+    true: Tensor  # uint8 [H + 1, S, S, 3], from now on
+    encoded: Tensor  # [H + 1, P, D] of the true frames
+    latents: Tensor  # [H + 1, P, D], the first one observed, the others imagined
+    actions: Tensor  # [H, A], normalised
+
+
+@torch.no_grad()
+def imagine(parts: Parts, case: PathCase, seed: int, task: Navigation) -> Imagined:
+    seen = Seen.of(case, task)
+    start = parts.model.encode(seen.context)
+    actions = torch.from_numpy(normalise(displacements(case.driven))).float()
+    latents = parts.model.rollout(start, actions[None, None], seeds=[plan_seed(seed, case.id, 0)])[0, 0]
+    true = torch.cat([seen.context[0, -1:], seen.future[0]])
+    encoded = torch.cat([start[0, -1:], parts.model.encode(seen.future[0])])
+    return Imagined(true, encoded, torch.cat([start[0, -1:], latents]), actions)
+
+
+@torch.no_grad()
+def measure(parts: Parts, rollout: Imagined) -> dict[str, np.ndarray]:
+    """The columns of `Rollouts` for one case."""
+    consistency, model = parts.consistency(), parts.model
+    assert consistency.units is not None
+    wanted = consistency.units(rollout.actions)
+
+    def residual(latents: Tensor) -> Tensor:
+        seen = model.tokenizer.features(latents)
+        return (wanted - parts.verifier.infer(seen[:-1], seen[1:])).square()
+
+    true = rollout.true[1:].float() / 255
+    imagined, drawn = model.decode(rollout.latents[1:]), model.decode(rollout.encoded[1:])
+    found = {
+        "residual": residual(rollout.latents),
+        "residual_true": residual(rollout.encoded),
+        "lpips": perceived(parts.lpips, imagined, true),
+        "lpips_tokens": perceived(parts.lpips, imagined, drawn),
+        "lpips_floor": perceived(parts.lpips, drawn, true),
+        "psnr": psnr(imagined, true),
+        "psnr_floor": psnr(drawn, true),
+    }
+    return {name: value.double().numpy() for name, value in found.items()}
+
+
+@dataclass(frozen=True)
+class Relation:
+    """How a residual goes with an error: rank correlations, with intervals over the trajectories."""
+
+    residual: str
+    error: str
+    pooled: Interval  # over all steps of all trajectories
+    within: Interval  # at one step ahead, averaged over the steps: what remains when both simply grow
+    by_trajectory: Interval  # of the means over the steps
+
+
+def relations(rollouts: Rollouts) -> list[Relation]:
+    """Every kind of residual with every kind of error; positive if a larger residual means a worse frame."""
+    so_far = np.cumsum(rollouts.score, 1) / np.arange(1, rollouts.score.shape[1] + 1)
+    residuals = {"ACID's": rollouts.score, "ACID's, mean so far": so_far}
+    residuals |= {name: rollouts.residual[..., k] for k, name in enumerate(DIMENSIONS)}
+    errors = {"LPIPS": rollouts.lpips, "−PSNR": -rollouts.psnr, "LPIPS to tokens": rollouts.lpips_tokens}
+    return [_relation(a, b, residuals[a], errors[b]) for b in errors for a in residuals]
+
+
+def _relation(name: str, error: str, a: np.ndarray, b: np.ndarray) -> Relation:
+    return Relation(
+        name,
+        error,
+        pooled=bootstrap_rank_correlation(a, b),
+        within=bootstrap_rank_correlation(a, b, within=True),
+        by_trajectory=bootstrap_rank_correlation(a.mean(1, keepdims=True), b.mean(1, keepdims=True)),
+    )
+
+
+def describe(rollouts: Rollouts, found: Sequence[Relation]) -> list[str]:
+    """Lines of Markdown: the relations, and how often a step does not follow its action."""
+    heading = ["residual of a step", "error of its frame", "all steps", "at one step", "trajectories"]
+    rows = [[r.residual, r.error, *map(interval, (r.pooled, r.within, r.by_trajectory))] for r in found]
+    missed = (rollouts.score > rollouts.threshold).mean(0)
+    return [
+        f"Consistency and true error, {len(rollouts.cases)} held-out rollouts of {missed.size} steps under the true "
+        "actions; rank correlations, 95 % intervals over trajectories:",
+        "",
+        markdown(heading, rows, texts=2),
+        "",
+        f"LPIPS {_over_steps(rollouts.lpips)} (of the tokenizer alone {_over_steps(rollouts.lpips_floor)}); PSNR "
+        f"{_over_steps(rollouts.psnr, 1)} dB ({_over_steps(rollouts.psnr_floor, 1)}), step by step.",
+        f"A step counts as not followed if its residual is above {rollouts.threshold:.2f}, as are "
+        f"{1 - NOT_FOLLOWED:.0%} of the steps between true frames. Imagined steps that are not followed, step by step: "
+        f"{', '.join(f'{share:.0%}' for share in missed)}.",
+    ]
+
+
+def interval(found: Interval) -> str:
+    return f"{found.mean:+.2f} [{found.low:+.2f}, {found.high:+.2f}]"
+
+
+def _over_steps(values: np.ndarray, digits: int = 3) -> str:
+    return " ".join(f"{value:.{digits}f}" for value in values.mean(0))
+
+
+def draw(cell: Cell, protocol: Protocol, results: Path, folder: Path) -> list[Path]:
+    """The score over the steps, some rollouts frame by frame, and what the tokenizer keeps of a frame."""
+    rollouts = Rollouts.load(rollouts_file(results))
+    order = np.argsort(rollouts.score.mean(1))
+    chosen = [int(order[round(q * (len(order) - 1))]) for q in SHOWN]
+    paths = [folder / f"navigation-{name}.png" for name in ("consistency", "following", "rollouts", "tokenizer")]
+    curves = {"true frames": rollouts.score_true, "imagined frames": rollouts.score}
+    consistency_per_step(paths[0], curves, title="Consistency under the true actions")
+    panels = {f"case {k}": (rollouts.score_true[k], rollouts.score[k]) for k in chosen}
+    followed_steps(paths[1], panels, threshold=rollouts.threshold)
+    parts = Parts.load(cell)
+    cases = load_cases(cell.cases_file(protocol.split), protocol, TASK)
+    with closing(tasks.make(TASK, size=parts.model.observation_size)) as task:
+        shown = {k: imagine(parts, cases[k], protocol.seed, task) for k in chosen}  # type: ignore[arg-type]
+        frames = np.stack([task.render_pose(c.world, c.past[-1]) for c in cases[:RECONSTRUCTED]])  # type: ignore[attr-defined]
+    rows = [row for k in chosen for row in _rollout_rows(f"case {k}", parts, shown[k], rollouts, k)]
+    titles = ["now", *(f"step {t + 1}" for t in range(rollouts.score.shape[1]))]
+    sheet(paths[2], rows, titles=titles, heading="Recorded above imagined under the true actions")
+    _draw_tokenizer(paths[3], parts, torch.from_numpy(frames))
+    return paths
+
+
+def _rollout_rows(name: str, parts: Parts, shown: Imagined, rollouts: Rollouts, case: int) -> list[SheetRow]:
+    score, true = rollouts.score[case], rollouts.score_true[case]
+    missed = [int(t) + 1 for t in np.flatnonzero(score > rollouts.threshold)]
+    return [
+        SheetRow(name, "recorded", shown.true.numpy(), _noted(true)),
+        SheetRow(name, "imagined", _pixels(parts.model.decode(shown.latents)), _noted(score), marked=missed),
+    ]
+
+
+def _noted(residuals: np.ndarray) -> list[str]:
+    """Under the frames; no step leads to the first."""
+    return ["", *(f"residual {value:.2f}" for value in residuals)]
+
+
+def _draw_tokenizer(path: Path, parts: Parts, frames: Tensor) -> None:
+    drawn = parts.model.decode(parts.model.encode(frames))
+    ratios = [f"{float(v):.1f} dB" for v in psnr(drawn, frames.float() / 255)]
+    rows = [SheetRow("frames", "recorded", frames.numpy()), SheetRow("frames", "16 tokens", _pixels(drawn), ratios)]
+    sheet(path, rows, heading="Held-out frames and what the tokenizer keeps of them")
+
+
+def _pixels(images: Tensor) -> np.ndarray:
+    return (images * 255).round().to(torch.uint8).numpy()
+
+
+def as_json(found: Sequence[Relation]) -> list[dict[str, Any]]:
+    return [
+        {"residual": r.residual, "error": r.error}
+        | {name: vars(getattr(r, name)) for name in ("pooled", "within", "by_trajectory")}
+        for r in found
+    ]
