@@ -67,3 +67,16 @@ def test_an_ensemble_imagines_its_mean_and_tells_its_disagreement() -> None:
     pixels, moves = moving_dots(8, torch.Generator())
     model.prediction_error(model.embed(pixels), moves).backward()
     assert all(p.grad is not None for m in model.dynamics for p in m.predictor.parameters())
+
+
+def test_pooled_statistics_show_less_covariance_where_there_is_none() -> None:
+    """Independent channels: n samples show 1/n in the mean square, so six times as many show a sixth."""
+    embeddings = torch.randn(24, 6, 16, generator=torch.Generator().manual_seed(0))
+    model = make_model()
+    model.embed = lambda _: embeddings  # pyright: ignore[reportAttributeAccessIssue]
+    model.prediction_error = lambda *_: torch.zeros(())  # pyright: ignore[reportAttributeAccessIssue]
+    found = {}
+    for pooled in (False, True):
+        losses = PLDMObjective(PLDMConfig(pooled=pooled), model)(model, torch.empty(0), torch.empty(0))
+        found[pooled] = losses["covariance"].item()
+    assert found[True] == pytest.approx(found[False] / 6, rel=0.25)

@@ -24,12 +24,14 @@ class PLDMConfig:
     covariance_in_time: float = 0.0
     alignment: float = 0.2  # of neighbours in time
     inverse: float = 0.0  # of an action head; 0 trains without one
+    pooled: bool = False  # "over the batch" takes every frame of it as the sample, not one frame of every window
 
 
 class PLDMObjective(nn.Module):
     """Prediction error, hinge on the spread of every channel, covariance between channels, temporal alignment.
 
-    `_in_time` penalties are the same statistics over the frames of a window instead of over the batch.
+    `_in_time` penalties are the same statistics over the frames of a window instead of over the batch. Pooling makes the
+    others less noisy: between independent channels n samples show covariances of 1/n in the mean square.
     """
 
     def __init__(self, config: PLDMConfig, model: JepaWorldModel) -> None:
@@ -41,7 +43,7 @@ class PLDMObjective(nn.Module):
         """Pixels uint8 [B, T+1, S, S, 3], normalised actions [B, T, A]. The entry "loss" is what to minimise."""
         embeddings = model.embed(pixels)
         centred = embeddings - embeddings.mean(0)
-        across, along = centred.transpose(0, 1), centred  # samples of the statistics: the batch, and time
+        across, along = self._batch(embeddings), centred  # samples of the statistics: the batch, and time
         weighed = {
             "variance": (self.config.variance, missing_spread(across)),
             "variance_in_time": (self.config.variance_in_time, missing_spread(along)),
@@ -55,6 +57,11 @@ class PLDMObjective(nn.Module):
         prediction = model.prediction_error(embeddings, actions)
         loss = prediction + sum(weight * value for weight, value in weighed.values() if weight)
         return {"loss": loss, "prediction": prediction} | {name: value for name, (_, value) in weighed.items()}
+
+    def _batch(self, embeddings: Tensor) -> Tensor:
+        """Centred samples [G, n, D] of the batch, from embeddings [B, T, D]."""
+        samples = embeddings.flatten(0, 1)[None] if self.config.pooled else embeddings.transpose(0, 1)
+        return samples - samples.mean(1, keepdim=True)
 
 
 def missing_spread(samples: Tensor) -> Tensor:
