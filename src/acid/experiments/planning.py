@@ -66,16 +66,8 @@ class PlanningTable:
     def write(self) -> str:
         """The table as Markdown, also written to the results folder, with the numbers behind it as JSON."""
         lines = [asdict(line) for line in self._lines()]
-        text = "\n".join(
-            [
-                markdown(*self._table(lines), texts=3),
-                "",
-                *self._pooled_lines(),
-                "",
-                *self._missing(),
-                *_legend(self.episodes),
-            ]
-        )
+        blocks = [self._pooled_lines(), self._missing(), _legend(self.episodes)]
+        text = "\n\n".join([markdown(*self._table(lines), texts=3), *("\n".join(block) for block in blocks if block)])
         (self.results / "planning.md").write_text(text + "\n")
         (self.results / "planning.json").write_text(json.dumps(lines, indent=2, ensure_ascii=False) + "\n")
         return text
@@ -98,7 +90,7 @@ class PlanningTable:
     def _missing(self) -> list[str]:
         there = {(cell.task, cell.model) for cell in self._cells()}
         names = [f"{model} on {task}" for model in self.models for task in self.tasks if (task, model) not in there]
-        return [f"left out, because no weights are shipped: {', '.join(names)}", ""] if names else []
+        return [f"left out, because no weights are shipped: {', '.join(names)}"] if names else []
 
     def _jobs(self, cell: Cell, protocol: Protocol) -> Iterator[Job]:
         for name in CONDITIONS:

@@ -30,8 +30,8 @@ class PLDMConfig:
 class PLDMObjective(nn.Module):
     """Prediction error, hinge on the spread of every channel, covariance between channels, temporal alignment.
 
-    `_in_time` penalties are the same statistics over the frames of a window instead of over the batch. Pooling makes the
-    others less noisy: between independent channels n samples show covariances of 1/n in the mean square.
+    `_in_time` penalties are the same statistics over the frames of a window instead of over the batch. Pooling makes
+    the others less noisy: between independent channels n samples show covariances of 1/n in the mean square.
     """
 
     def __init__(self, config: PLDMConfig, model: JepaWorldModel) -> None:
