@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,18 +35,24 @@ def save_instances(path: Path, instances: Instances, protocol: Protocol, task_na
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def load_instances(path: Path, protocol: Protocol, task_name: str) -> Instances:
-    """What `protocol.episodes` ask for among the instances of a file that was drawn by this protocol."""
+def read_drawn(path: Path, what: str, protocol: Protocol, task_name: str, same: Sequence[str]) -> tuple[Any, list[Any]]:
+    """The first line of a file of problems, which must agree with the protocol in what is the `same`, and the rest."""
     if not path.is_file():
-        raise DataError(f"there are no instances at {path}; pass the dataset to draw them from")
+        raise DataError(f"there are no {what} at {path}; pass the dataset to draw them from")
     try:
         head, *lines = [json.loads(line) for line in path.read_text().splitlines()]
     except ValueError as error:
-        raise DataError(f"{path} is not a file of instances ({error}); fetch it again") from error
+        raise DataError(f"{path} is not a file of {what} ({error}); fetch it again") from error
     wanted = {"task": task_name, **asdict(protocol)}
-    wrong = [n for n in ("task", "goal_offset", "budget", "seed", "split") if head.get(n) != wanted[n]]
+    wrong = [name for name in same if head.get(name) != wanted[name]]
     if wrong:
         raise DataError(f"{path} was drawn with {wrong[0]} {head.get(wrong[0])!r}, not {wanted[wrong[0]]!r}")
+    return head, lines
+
+
+def load_instances(path: Path, protocol: Protocol, task_name: str) -> Instances:
+    """What `protocol.episodes` ask for among the instances of a file that was drawn by this protocol."""
+    head, lines = read_drawn(path, "instances", protocol, task_name, ("task", "goal_offset", "budget", "seed", "split"))
     if head["episodes"] < protocol.episodes:
         raise DataError(f"{path} holds {head['episodes']} instances, {protocol.episodes} were asked for; ask for fewer")
     states = ("start_state", "goal_state")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from acid.errors import DataError
+from acid.evaluation.instances import read_drawn
 from acid.evaluation.protocol import Protocol, halves, stable_number, starts_in_passes
 
 if TYPE_CHECKING:
@@ -87,16 +88,7 @@ def save_cases(path: Path, cases: Sequence[PathCase], protocol: Protocol, task: 
 
 def load_cases(path: Path, protocol: Protocol, task: str) -> list[PathCase]:
     """The first `protocol.episodes` cases of a file that was drawn by this protocol."""
-    if not path.is_file():
-        raise DataError(f"there are no cases at {path}; pass the dataset to draw them from")
-    try:
-        head, *lines = [json.loads(line) for line in path.read_text().splitlines()]
-    except ValueError as error:
-        raise DataError(f"{path} is not a file of cases ({error}); fetch it again") from error
-    wanted = {"task": task, **asdict(protocol)}
-    wrong = [name for name in _SAME if head.get(name) != wanted[name]]
-    if wrong:
-        raise DataError(f"{path} was drawn with {wrong[0]} {head.get(wrong[0])!r}, not {wanted[wrong[0]]!r}")
+    _, lines = read_drawn(path, "cases", protocol, task, _SAME)
     if len(lines) < protocol.episodes:
         raise DataError(f"{path} holds {len(lines)} cases, {protocol.episodes} were asked for; ask for fewer")
     chosen = lines[: protocol.episodes]

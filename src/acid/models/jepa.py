@@ -93,6 +93,11 @@ class Dynamics(nn.Module):
         return self.predictor.unroll(start, self.action_embedding(actions), self.projector)
 
 
+def batch_samples(embeddings: Tensor, *, pooled: bool) -> Tensor:
+    """A batch [B, T, D] as samples for statistics: one per time [T, B, D], or one of all frames [1, B·T, D]."""
+    return embeddings.flatten(0, 1)[None] if pooled else embeddings.transpose(0, 1)
+
+
 class JepaWorldModel(nn.Module):
     """`encode` and `rollout` for planning, `embed` and `dynamics` for training. One token per frame (P = 1).
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from acid.models.jepa import JepaWorldModel
+from acid.models.jepa import JepaWorldModel, batch_samples
 from acid.models.sigreg import SIGReg
 
 
@@ -33,6 +33,5 @@ class LeWMObjective(nn.Module):
         """Pixels uint8 [B, T+1, S, S, 3], normalised actions [B, T, A]. The entry "loss" is what to minimise."""
         embeddings = model.embed(pixels)
         prediction = model.prediction_error(embeddings, actions)
-        sample = embeddings.flatten(0, 1)[None] if self.config.pooled else embeddings.transpose(0, 1)
-        sigreg = self.sigreg(sample)
+        sigreg = self.sigreg(batch_samples(embeddings, pooled=self.config.pooled))
         return {"loss": prediction + self.config.sigreg * sigreg, "prediction": prediction, "sigreg": sigreg}

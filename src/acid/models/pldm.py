@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acid.models.jepa import JepaWorldModel
+from acid.models.jepa import JepaWorldModel, batch_samples
 
 EPSILON = 1e-4  # keeps the gradient of a standard deviation finite
 HIDDEN = 512  # of the inverse-dynamics head
@@ -42,8 +42,8 @@ class PLDMObjective(nn.Module):
     def forward(self, model: JepaWorldModel, pixels: Tensor, actions: Tensor) -> dict[str, Tensor]:
         """Pixels uint8 [B, T+1, S, S, 3], normalised actions [B, T, A]. The entry "loss" is what to minimise."""
         embeddings = model.embed(pixels)
-        centred = embeddings - embeddings.mean(0)
-        across, along = self._batch(embeddings), centred  # samples of the statistics: the batch, and time
+        samples = batch_samples(embeddings, pooled=self.config.pooled)
+        across, along = samples - samples.mean(1, keepdim=True), embeddings - embeddings.mean(0)  # the batch, and time
         weighed = {
             "variance": (self.config.variance, missing_spread(across)),
             "variance_in_time": (self.config.variance_in_time, missing_spread(along)),
@@ -57,11 +57,6 @@ class PLDMObjective(nn.Module):
         prediction = model.prediction_error(embeddings, actions)
         loss = prediction + sum(weight * value for weight, value in weighed.values() if weight)
         return {"loss": loss, "prediction": prediction} | {name: value for name, (_, value) in weighed.items()}
-
-    def _batch(self, embeddings: Tensor) -> Tensor:
-        """Centred samples [G, n, D] of the batch, from embeddings [B, T, D]."""
-        samples = embeddings.flatten(0, 1)[None] if self.config.pooled else embeddings.transpose(0, 1)
-        return samples - samples.mean(1, keepdim=True)
 
 
 def missing_spread(samples: Tensor) -> Tensor:
