@@ -130,15 +130,26 @@ def test_settings_can_be_changed_by_name():
     changed = world_model.recipe("lewm", "lite", changes={"objective.sigreg": 0.09, "objective.pooled": 0})
     assert changed.objective == replace(LITE.objective, sigreg=0.09, pooled=False)
     assert world_model.recipe("pldm", "lite", changes={"encoder.keypoints": 4}).encoder == {"keypoints": 4}
+    assert world_model.recipe("pldm", "lite", changes={"network.latent_size": 16}).network == {"latent_size": 16}
     with pytest.raises(UnknownNameError, match=r"setting of a pldm 'objective.sigreg'"):
         world_model.recipe("pldm", "lite", changes={"objective.sigreg": 0.09})
+    with pytest.raises(UnknownNameError, match=r"network.action_size"):  # the data's
+        world_model.recipe("pldm", "lite", changes={"network.action_size": 3})
 
 
 def test_a_checkpoint_tells_which_settings_were_changed(data, tmp_path):
-    changes = {"objective.sigreg": 0.5, "objective.projections": 16, "encoder.keypoints": 3, "encoder.normalise": False}
+    changes = {
+        "objective.sigreg": 0.5,
+        "objective.projections": 16,
+        "network.latent_size": 16,
+        "network.standardise": False,
+        "encoder.keypoints": 3,
+        "encoder.normalise": False,
+    }
     recipe = replace(world_model.recipe("lewm", "lite", changes=changes), loop=LOOP)
     model = world_model.train_world_model(data, tmp_path, recipe)
     assert model.config.encoder.keypoints == 3
+    assert model.config.latent_size == 16
     stored = checkpoint.load(tmp_path)
     assert world_model.changed_settings(stored.metadata["recipe"], stored.config) == changes
 

@@ -30,6 +30,7 @@ class JepaConfig:
     encoder: EncoderConfig = field(default_factory=ViTConfig)
     predictor: CausalConfig = field(default_factory=CausalConfig)
     ensemble: int = 1  # predictors that learn side by side on the same embeddings
+    standardise: bool = False  # every channel of the embedding to mean 0 and spread 1: none can be given up
 
     @property
     def history(self) -> int:
@@ -52,6 +53,7 @@ def lite(action_size: int) -> JepaConfig:
         projector_width=256,
         action_width=32,
         encoder=ConvConfig(normalise=True, keypoints=32),
+        standardise=True,
         predictor=CausalConfig(frames=5, width=96, depth=3, heads=3, head_width=32, mlp_width=288, dropout=0.0),
     )
 
@@ -118,6 +120,7 @@ class JepaWorldModel(nn.Module):
         self.scaler = scaler
         self.encoder = build_encoder(config.encoder)
         self.projector = Projector(config.encoder.width, config.projector_width, config.latent_size)
+        self.standard = nn.BatchNorm1d(config.latent_size, affine=False) if config.standardise else nn.Identity()
         self.dynamics = cast("Sequence[Dynamics]", nn.ModuleList(Dynamics(config) for _ in range(config.ensemble)))
         self.register_buffer("pixel_mean", torch.tensor(IMAGENET_MEAN).view(3, 1, 1) * 255, persistent=False)
         self.register_buffer("pixel_std", torch.tensor(IMAGENET_STD).view(3, 1, 1) * 255, persistent=False)
@@ -136,7 +139,7 @@ class JepaWorldModel(nn.Module):
             )
         images = pixels.reshape(-1, side, side, 3).permute(0, 3, 1, 2)
         features = self.encoder((images - self.pixel_mean) / self.pixel_std)
-        return self.projector(features).view(*pixels.shape[:-3], -1)
+        return self.standard(self.projector(features)).view(*pixels.shape[:-3], -1)
 
     def prediction_error(self, embeddings: Tensor, actions: Tensor) -> Tensor:
         """Mean squared error of every next embedding, over all predictors: [M, t+1, D], [M, t, A] to a number."""

@@ -27,7 +27,8 @@ class WorldModelRecipe:
 
     kind: str = "lewm"
     preset: str = "lite"  # of the network's sizes
-    encoder: Mapping[str, Any] = field(default_factory=dict)  # settings in which it differs from the preset's
+    network: Mapping[str, Any] = field(default_factory=dict)  # settings in which it differs from the preset's
+    encoder: Mapping[str, Any] = field(default_factory=dict)  # the same for its encoder
     objective: ObjectiveConfig = field(default_factory=LeWMConfig)
     frameskip: int = 5  # environment steps per model step
     held_out: float = 0.2  # share of the episodes kept for evaluation
@@ -58,7 +59,7 @@ def recipe(
 ) -> WorldModelRecipe:
     """A recipe by name, with the settings that are most often changed.
 
-    changes: other settings of the objective or of the encoder by name, e.g. {"objective.sigreg": 0.09}.
+    changes: other settings of the objective, the network or its encoder by name, e.g. {"objective.sigreg": 0.09}.
     """
     chosen = look_up(look_up(RECIPES, kind, "world model"), scale, "recipe")
     known = _settings(chosen)
@@ -68,6 +69,7 @@ def recipe(
     return replace(
         chosen,
         objective=replace(chosen.objective, **_below("objective", changed)),
+        network=_below("network", changed),
         encoder=_below("encoder", changed),
         loop=replace(chosen.loop, steps=steps or chosen.loop.steps, seed=seed),
     )
@@ -79,19 +81,23 @@ def changed_settings(recorded: Mapping[str, Any], network: Mapping[str, Any]) ->
     if recorded["kind"] not in RECIPES:  # trained on encoded frames, without such settings
         return {}
     named = recipe(recorded["kind"], recorded["preset"])
+    sizes = asdict(checkpoint.config_from(JepaConfig, network))
     theirs = replace(
         named,
         objective=type(named.objective)(**recorded["objective"]),
-        encoder=asdict(checkpoint.config_from(JepaConfig, network).encoder),
+        network={name: value for name, value in sizes.items() if name != "action_size"},
+        encoder=sizes["encoder"],
     )
     ours, found = _settings(named), _settings(theirs)
     return {name: found[name] for name, value in ours.items() if found[name] != value}
 
 
 def _settings(recipe: WorldModelRecipe) -> dict[str, Any]:
-    """Numbers and switches of the objective and of the encoder, by name."""
-    encoder = asdict(models.configuration(recipe.kind, recipe.preset, 1).encoder) | dict(recipe.encoder)
-    parts = {"objective": asdict(recipe.objective), "encoder": encoder}
+    """Numbers and switches of the objective, the network and its encoder, by name."""
+    network = asdict(models.configuration(recipe.kind, recipe.preset, 1)) | dict(recipe.network)
+    encoder = network["encoder"] | dict(recipe.encoder)
+    del network["action_size"]  # the data's
+    parts = {"objective": asdict(recipe.objective), "network": network, "encoder": encoder}
     return {
         f"{part}.{name}": value
         for part, values in parts.items()
@@ -127,7 +133,8 @@ def train_world_model(
     config = models.configuration(recipe.kind, recipe.preset, scaler.size)
     if not isinstance(config, JepaConfig):
         raise AcidError(f"a {recipe.kind!r} is trained on encoded frames, not on pixels: use training.token_model")
-    model = JepaWorldModel(replace(config, encoder=replace(config.encoder, **recipe.encoder)), scaler)
+    encoder = replace(config.encoder, **recipe.encoder)
+    model = JepaWorldModel(replace(config, **recipe.network, encoder=encoder), scaler)
     learner = _Learner(model, models.objective(recipe.kind, recipe.objective, model))
     windows = Windows(episodes, parts.train, model.config.history + 1, recipe.frameskip)
 

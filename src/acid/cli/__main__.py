@@ -1,0 +1,3 @@
+from acid.cli import main
+
+main()

@@ -1,0 +1,42 @@
+"""Progress bars for everything that takes a while."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import Any
+
+from tqdm import tqdm
+
+
+def _tqdm(**options: Any) -> Any:
+    """A bar for a person, or a line now and then for a log file."""
+    interval = 0.2 if sys.stderr.isatty() else 60
+    return tqdm(dynamic_ncols=True, mininterval=interval, maxinterval=interval, **options)
+
+
+@contextmanager
+def bar(title: str, unit: str) -> Any:
+    """A progress bar driven by (done, total)."""
+    with _tqdm(desc=title, unit=unit) as shown:
+
+        def update(done: int, total: int) -> None:
+            shown.total = total
+            shown.update(done - shown.n)
+
+        yield update
+
+
+@contextmanager
+def training_bar(title: str, steps: int) -> Any:
+    """A progress bar that shows the losses beside the time left."""
+    with _tqdm(desc=title, unit="step", total=steps) as bar:
+
+        def update(step: int, losses: Any) -> None:
+            if bar.n == 0:
+                bar.unpause()  # whatever came before the first step does not count
+            bar.update(step - bar.n)
+            shown = losses if isinstance(losses, dict) else {"loss": losses}
+            bar.set_postfix({name: f"{float(value):.4f}" for name, value in shown.items()}, refresh=False)
+
+        yield update
