@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,17 @@ def test_images_are_embedded_one_by_one(lite: JepaWorldModel) -> None:
     assert together.shape == (2, 3, lite.config.latent_size)
     torch.testing.assert_close(together[1, 2], lite.embed(pixels[1, 2]), rtol=1e-4, atol=1e-5)
     assert not torch.allclose(together[0, 0], together[0, 1])
+
+
+def test_standardised_embeddings_have_spread_one_in_every_channel(lite: JepaWorldModel) -> None:
+    torch.manual_seed(0)
+    model = JepaWorldModel(replace(lite.config, standardise=True), SCALER)
+    embeddings = model.embed(images(model, 8, 3)).flatten(0, 1)
+    torch.testing.assert_close(embeddings.mean(0), torch.zeros(64), rtol=0, atol=1e-4)
+    assert (embeddings.var(0, correction=0) - 1).abs().max() < 0.1
+    pixels = images(model, 2, 3)
+    together = model.eval().embed(pixels)  # by what training saw, not by its neighbours
+    torch.testing.assert_close(together[1, 2], model.embed(pixels[1, 2]), rtol=1e-4, atol=1e-5)
 
 
 def test_the_first_imagined_latent_is_the_prediction(lite: JepaWorldModel) -> None:

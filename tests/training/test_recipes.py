@@ -130,7 +130,7 @@ def test_settings_can_be_changed_by_name():
     changed = world_model.recipe("lewm", "lite", changes={"objective.sigreg": 0.09, "objective.pooled": 0})
     assert changed.objective == replace(LITE.objective, sigreg=0.09, pooled=False)
     assert world_model.recipe("pldm", "lite", changes={"encoder.keypoints": 4}).encoder == {"keypoints": 4}
-    assert world_model.recipe("pldm", "lite", changes={"network.latent_size": 16}).network == {"latent_size": 16}
+    assert world_model.recipe("pldm", "lite", changes={"network.latent_size": 16}).network["latent_size"] == 16
     with pytest.raises(UnknownNameError, match=r"setting of a pldm 'objective.sigreg'"):
         world_model.recipe("pldm", "lite", changes={"objective.sigreg": 0.09})
     with pytest.raises(UnknownNameError, match=r"network.action_size"):  # the data's
@@ -142,7 +142,7 @@ def test_a_checkpoint_tells_which_settings_were_changed(data, tmp_path):
         "objective.sigreg": 0.5,
         "objective.projections": 16,
         "network.latent_size": 16,
-        "network.standardise": False,
+        "network.standardise": True,
         "encoder.keypoints": 3,
         "encoder.normalise": False,
     }

@@ -53,7 +53,6 @@ def lite(action_size: int) -> JepaConfig:
         projector_width=256,
         action_width=32,
         encoder=ConvConfig(normalise=True, keypoints=32),
-        standardise=True,
         predictor=CausalConfig(frames=5, width=96, depth=3, heads=3, head_width=32, mlp_width=288, dropout=0.0),
     )
 
