@@ -32,7 +32,7 @@ class Train:
     steps: int | None = None
     seed: int = 0
     change: dict[str, float] = field(default_factory=dict)
-    """Other settings of a Le-WM or PLDM, e.g. objective.sigreg 0.09 encoder.keypoints 0."""
+    """Other settings of a Le-WM or PLDM, e.g. objective.sigreg 0.09 network.latent_size 32 encoder.keypoints 0."""
     threads: int = 1
 
     def run(self) -> None:
