@@ -46,7 +46,7 @@ _LITE = WorldModelRecipe(
     loop=LoopConfig(steps=6_000, batch_size=48, learning_rate=1e-3, weight_decay=1e-3, warmup=0.03),
 )
 _LITE_LEWM = LeWMConfig(sigreg=0.07, projections=256, pooled=True)
-# Left to itself a small network fills its channels with finer and finer functions of what is easiest to predict, and has
+# Left to itself a small network fills its channels with finer and finer functions of what is easiest to predict, with
 # none left for the rest. So it gets few channels, and is asked for slow ones and for those that tell the action.
 _LITE_PLDM = PLDMConfig(variance_in_time=0.0, alignment=1.0, inverse=1.0, pooled=True)
 RECIPES = {
