@@ -60,7 +60,7 @@ def test_everything_runs_once_and_is_told_beside_what_is_published(
 
     # What was run is not run again.
     rows = {path: path.read_bytes() for path in table.results.rglob("*.jsonl")}
-    assert len(rows) == 6  # the choice of λ, two pools, three refined searches
+    assert len(rows) == 7  # two pools to choose λ, two to report, three refined searches
     fail = lambda *_, **__: pytest.fail("run again")  # noqa: E731
     monkeypatch.setattr(navigation.NavigationJob, "_plan", fail)
     monkeypatch.setattr(navigation_rollouts, "imagine", fail)

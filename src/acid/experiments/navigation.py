@@ -22,7 +22,7 @@ from acid.experiments.navigation_planning import MODEL, SCHEMES, TASK, Asked, Na
 from acid.planning import CEM
 
 LAMBDAS = (0.1, 0.3, 1.0, 3.0)  # to choose from
-MAIN = "arc"  # the candidates that λ is chosen with, and that are refined
+MAIN = "arc"  # the candidates that are refined
 ITERATIONS = 3  # of the refined search
 POOLED = ("prior", "chance", "turn", "original", "acid", "best")  # in the order of the table
 REFINED = ("turn", "original", "acid")
@@ -35,6 +35,16 @@ CORRELATIONS = {
     "rank_turn": "turn penalty with ATE",
     "rank_consistency_turn": "consistency with turn penalty",
 }
+
+
+LEGEND = (
+    "n paired held-out cases, goals 8 frames (2 s) ahead; J iterations; N 80, K 5, 3 rollouts a candidate. ATE and RPE",
+    "without alignment, in waypoint units of 0.25 m, lower is better; 95 % intervals by bootstrap, sign-flip test.",
+    "With J 1 all conditions rank the same rollouts.",
+    "arc: constant curvature around the current speed; line: NWM's straight lines with a turn at the end.",
+    "collisions: plans that touch an obstacle when driven.",
+    "published: the paper's ATE and RPE, models of full size on RECON.",
+)
 
 
 @dataclass(frozen=True)
@@ -73,11 +83,11 @@ class NavigationTable:
         return Cell(TASK, MODEL, self.folder)
 
     def choose(self, *, processes: int = 1, progress: Progress | None = None) -> str:
-        """Choose λ for ACID and for the turn penalty, on cases that are not reported."""
+        """Choose λ for ACID and for the turn penalty, on cases that are not reported and both kinds of candidates."""
         self._draw_cases()
         asked = (Asked("original"), *_every_lambda("acid"), *_every_lambda("turn"))
-        job = self._pool(MAIN, asked, self._protocol("select"))
-        evaluate([job], processes=processes, progress=progress)
+        work = [self._pool(scheme, asked, self._protocol("select")) for scheme in SCHEMES]
+        evaluate(work, processes=processes, progress=progress)
         return remember_lambdas(self.cell, self.results)
 
     def run(self, *, processes: int = 1, progress: Progress | None = None) -> None:
@@ -117,7 +127,7 @@ class NavigationTable:
     def write(self) -> str:
         """Table, correlations and relations as Markdown, also written to the results folder, with JSON behind it."""
         lines, correlations = self.lines(), self.correlations()
-        parts = [markdown(*_table(lines), texts=3), "", *_tell(correlations), "", *_legend(self.episodes, self.refined)]
+        parts = [markdown(*_table(lines), texts=3), "", *_tell(correlations), "", *LEGEND]
         content: dict[str, Any] = {
             "lines": [asdict(line) for line in lines],
             "correlations": {
@@ -260,15 +270,4 @@ def _tell(correlations: Mapping[str, Mapping[str, Interval]]) -> list[str]:
         f"Rank correlations inside a pool, {scheme}: "
         + "; ".join(f"{told} {navigation_rollouts.interval(found[name])}" for name, told in CORRELATIONS.items())
         for scheme, found in correlations.items()
-    ]
-
-
-def _legend(episodes: int, refined: int) -> list[str]:
-    return [
-        f"{episodes} paired held-out cases (J {ITERATIONS}: {min(refined, episodes)}), goals 8 frames (2 s) ahead;",
-        "N 80, K 5, 3 rollouts a candidate. ATE and RPE without alignment, in waypoint units of 0.25 m, lower is",
-        "better; 95 % intervals by bootstrap, sign-flip test. With J 1 all conditions rank the same rollouts.",
-        "arc: constant curvature around the current speed; line: NWM's straight lines with a turn at the end.",
-        "collisions: plans that touch an obstacle when driven.",
-        "published: the paper's ATE and RPE, models of full size on RECON.",
     ]
