@@ -19,7 +19,7 @@ SHARED = {
 
 @pytest.fixture(autouse=True)
 def chosen(monkeypatch):
-    monkeypatch.setattr(Cell, "chosen_lambda", lambda self, condition="acid": {"acid": 0.2, "control": 0.5}[condition])
+    monkeypatch.setattr(Cell, "lambdas", {"acid": 0.2, "control": 0.5})
     monkeypatch.setattr(Cell, "__post_init__", lambda self: None)  # the cells of a test need no weights
     every = [f"{task}/{model}" for task in planning.TASKS for model in planning.MODELS]
     monkeypatch.setattr(planning, "shipped", lambda: every)
@@ -102,3 +102,18 @@ def test_cells_without_weights_are_named_and_left_out(table, monkeypatch):
     text = table.write()
     assert "left out, because no weights are shipped: lewm on cube" in text
     assert table.pooled("lewm", "acid") is None
+
+
+def test_cells_without_results_are_named_and_left_out(table, monkeypatch):
+    monkeypatch.setattr(Cell, "lambdas", property(lambda self: {} if self.model == "pldm" else {"acid": 0.2}))
+    text = PlanningTable(table.results, table.tasks, ("lewm", "pldm")).write()
+    assert "left out, not evaluated yet: pldm on cube, pldm on reacher" in text
+
+
+def test_a_lambda_is_chosen_before_it_is_needed(table, monkeypatch):
+    done = []
+    monkeypatch.setattr(Cell, "lambdas", {"acid": 0.2})  # none for the control
+    monkeypatch.setattr(PlanningTable, "choose", lambda self, **_: done.append("choose"))
+    monkeypatch.setattr(PlanningTable, "_jobs", lambda *_: done.append("jobs") or [])
+    table.run()
+    assert done == ["choose", "jobs", "jobs"]

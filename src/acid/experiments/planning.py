@@ -55,7 +55,12 @@ class PlanningTable:
         return "\n".join(remember_lambdas(cell, self.results) for cell in self._one_each())
 
     def run(self, *, processes: int = 1, progress: Progress | None = None) -> None:
-        """Every condition of every cell; what is in the results already is not run again."""
+        """Every condition of every cell; what is in the results already is not run again.
+
+        A λ that was not chosen yet is chosen first.
+        """
+        if not all(cell.lambdas.keys() >= LAMBDAS.keys() for cell in self._one_each()):
+            self.choose(processes=processes, progress=progress)
         protocol = Protocol(episodes=self.episodes)
         evaluate(
             [job for cell in self._cells() for job in self._jobs(cell, protocol)],
@@ -66,7 +71,7 @@ class PlanningTable:
     def write(self) -> str:
         """The table as Markdown, also written to the results folder, with the numbers behind it as JSON."""
         lines = [asdict(line) for line in self._lines()]
-        blocks = [self._pooled_lines(), self._missing(), _legend(self.episodes)]
+        blocks = [self._pooled_lines(), self._missing(lines), _legend(self.episodes)]
         text = "\n\n".join([markdown(*self._table(lines), texts=3), *("\n".join(block) for block in blocks if block)])
         (self.results / "planning.md").write_text(text + "\n")
         (self.results / "planning.json").write_text(json.dumps(lines, indent=2, ensure_ascii=False) + "\n")
@@ -87,19 +92,24 @@ class PlanningTable:
         """A cell of every world model: they share λ."""
         return {cell.model: cell for cell in self._cells()}.values()
 
-    def _missing(self) -> list[str]:
-        there = {(cell.task, cell.model) for cell in self._cells()}
-        names = [f"{model} on {task}" for model in self.models for task in self.tasks if (task, model) not in there]
-        return [f"left out, because no weights are shipped: {', '.join(names)}"] if names else []
+    def _missing(self, lines: Sequence[dict[str, Any]]) -> list[str]:
+        weights = {(cell.model, cell.task) for cell in self._cells()}
+        results = {(line["model"], line["task"]) for line in lines}
+        wanted = {(model, task): f"{model} on {task}" for model in self.models for task in self.tasks}
+        reasons = {
+            "because no weights are shipped": [told for cell, told in wanted.items() if cell not in weights],
+            "not evaluated yet": [told for cell, told in wanted.items() if cell in weights - results],
+        }
+        return [f"left out, {reason}: {', '.join(names)}" for reason, names in reasons.items() if names]
 
     def _jobs(self, cell: Cell, protocol: Protocol) -> Iterator[Job]:
         for name in CONDITIONS:
-            lambdas = [cell.chosen_lambda(name)] if name in ("acid", "control") else []
+            lambdas = [cell.chosen_lambda(name)] if name in LAMBDAS else []
             yield from jobs(cell, [name], SEARCH, lambdas, protocol, self.results)
 
     def _lines(self) -> list[Summary]:
         """Strict and paper summaries of the table's conditions, at the chosen λ."""
-        chosen = {(c.model, n): c.chosen_lambda(n) for c in self._one_each() for n in ("acid", "control")}
+        chosen = {(cell.model, name): cell.lambdas.get(name) for cell in self._one_each() for name in LAMBDAS}
         return [
             s
             for starts in ("strict", "paper")
@@ -142,7 +152,7 @@ class PlanningTable:
             if (cell := cells.get(task)) is None:
                 return None
             for mine, condition in zip(values, (name, other), strict=True):
-                lam = cell.chosen_lambda(condition) if condition in ("acid", "control") else None
+                lam = cell.lambdas.get(condition)
                 path = Condition(task, model, condition, search_name(SEARCH), lam).file(self.results, "test")
                 if not path.exists():
                     return None
