@@ -8,8 +8,8 @@ import pytest
 from acid import cli, tasks
 from acid.errors import AcidError, DataError
 from acid.evaluation import Condition, Protocol, halves, load_instances, read_rows, search_name
-from acid.experiments import demo
-from acid.experiments.cell import Cell, cost
+from acid.experiments import demo, planning
+from acid.experiments.cell import Cell, cost, shipped
 from acid.experiments.evaluate import evaluate, jobs
 from acid.planning import CEM
 
@@ -21,16 +21,31 @@ def cell():
     return Cell("reacher", "lewm")
 
 
-def test_files_are_small_enough_to_ship(cell):
-    sizes = {path: path.stat().st_size for path in cell.root.rglob("*") if path.is_file()}
+@pytest.fixture(params=[name for name in shipped() if name.endswith(("/lewm", "/pldm"))])
+def any_cell(request):
+    """Those of the paper's first table, one after another."""
+    return Cell(*request.param.split("/"))
+
+
+def test_files_are_small_enough_to_ship(any_cell):
+    sizes = {path: path.stat().st_size for path in any_cell.root.rglob("*") if path.is_file()}
     assert sizes
     assert max(sizes.values()) < 5 * 2**20, max(sizes, key=sizes.__getitem__)
 
 
-def test_verifier_and_model_agree_and_the_report_travels(cell):
-    verifier = cell.verifier(cell.world_model())
+def test_verifier_and_model_agree_and_the_report_travels(any_cell):
+    verifier = any_cell.verifier(any_cell.world_model())
     assert verifier.report is not None
     assert verifier.report.mean_r2 > 0.5
+
+
+def test_every_condition_runs(any_cell, tmp_path):
+    work = jobs(any_cell, planning.CONDITIONS, TINY, [0.2], Protocol(episodes=1), tmp_path)
+    evaluate(work)
+    assert {read_rows([job.file])[0]["condition"] for job in work} == set(planning.CONDITIONS)
+
+
+def test_a_lambda_was_chosen(cell):
     assert cell.chosen_lambda() > 0
 
 
