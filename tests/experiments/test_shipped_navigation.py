@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from acid import tasks
+from acid import cli, tasks
 from acid.evaluation.path_cases import load_cases
 from acid.experiments.cell import Cell
 from acid.experiments.navigation_planning import Parts
@@ -61,3 +61,10 @@ def test_true_steps_are_more_consistent_than_imagined_ones(imagined):
     _, measured = imagined
     true, model = (np.mean([found[name] for found in measured]) for name in ("residual_true", "residual"))
     assert true < model
+
+
+@pytest.mark.parametrize("command", ["plan", "eval", "demo", "diagnose"])
+def test_other_commands_say_which_one_plans_paths(command, capsys):
+    with pytest.raises(SystemExit):
+        cli.main([command, "navigation", "--model", "nwm"])
+    assert "use `acid reproduce navigation`" in capsys.readouterr().err

@@ -67,6 +67,8 @@ class Cell:
         return ASSETS / self.task / self.model if self.folder is None else Path(self.folder)
 
     def instances_file(self, split: str) -> Path:
+        if self.cases_file(split).exists():
+            raise AcidError(f"a plan for {self.task} is a path, not a way to a state: use `acid reproduce {self.task}`")
         return ASSETS / self.task / f"instances-{split}.jsonl"
 
     def cases_file(self, split: str) -> Path:

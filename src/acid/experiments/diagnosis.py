@@ -94,11 +94,11 @@ def diagnose(
 ) -> Diagnosis:
     """Measure a cell on problems that are not reported."""
     search = search or CEM(samples=100, iterations=30, elites=10)
+    instances = _instances(cell, problems)
     lam = cell.chosen_lambda()
     planners = {name: planner(cell, name, search, lam) for name in ("original", "acid")}
     model = cell.world_model()
     task = tasks.make(cell.task, size=model.observation_size)
-    instances = _instances(cell, problems)
     looked = []
     for instance in instances:
         looked.append(_look(task, planners, instance))
