@@ -30,13 +30,13 @@ def bar(title: str, unit: str) -> Any:
 @contextmanager
 def training_bar(title: str, steps: int) -> Any:
     """A progress bar that shows the losses beside the time left."""
-    with _tqdm(desc=title, unit="step", total=steps) as bar:
+    with _tqdm(desc=title, unit="step", total=steps) as shown:
 
         def update(step: int, losses: Any) -> None:
-            if bar.n == 0:
-                bar.unpause()  # whatever came before the first step does not count
-            bar.update(step - bar.n)
-            shown = losses if isinstance(losses, dict) else {"loss": losses}
-            bar.set_postfix({name: f"{float(value):.4f}" for name, value in shown.items()}, refresh=False)
+            if shown.n == 0:
+                shown.unpause()  # whatever came before the first step does not count
+            shown.update(step - shown.n)
+            values = losses if isinstance(losses, dict) else {"loss": losses}
+            shown.set_postfix({name: f"{float(value):.4f}" for name, value in values.items()}, refresh=False)
 
         yield update

@@ -89,7 +89,7 @@ def changed_settings(recorded: Mapping[str, Any], network: Mapping[str, Any]) ->
     theirs = replace(
         named,
         objective=type(named.objective)(**recorded["objective"]),
-        network={name: value for name, value in sizes.items() if name != "action_size"},
+        network=sizes,
         encoder=sizes["encoder"],
     )
     ours, found = _settings(named), _settings(theirs)
