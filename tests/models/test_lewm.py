@@ -27,10 +27,12 @@ def test_training_lowers_the_loss_without_collapse() -> None:
 
 def test_the_loss_is_the_sum_of_its_parts() -> None:
     model = make_model()
-    losses = LeWMObjective(LeWMConfig(sigreg=0.3, projections=16), model)(model, *moving_dots(8, torch.Generator()))
-    assert set(losses) == {"loss", "prediction", "sigreg"}
-    expected = losses["prediction"] + 0.3 * losses["sigreg"]
-    assert losses["loss"].item() == pytest.approx(expected.item())
+    for config in (LeWMConfig(sigreg=0.3, projections=16), LeWMConfig(sigreg=0.3, projections=16, inverse=0.5)):
+        losses = LeWMObjective(config, model)(model, *moving_dots(8, torch.Generator().manual_seed(1)))
+        parts = {"sigreg", "inverse"} if config.inverse else {"sigreg"}
+        assert set(losses) == {"loss", "prediction"} | parts
+        expected = losses["prediction"] + sum(getattr(config, name) * losses[name] for name in parts)
+        assert losses["loss"].item() == pytest.approx(expected.item())
 
 
 def test_gradients_reach_the_targets_too() -> None:

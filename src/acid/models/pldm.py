@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from acid.models.action_head import ActionHead
 from acid.models.jepa import JepaWorldModel, batch_samples
 
 EPSILON = 1e-4  # keeps the gradient of a standard deviation finite
-HIDDEN = 512  # of the inverse-dynamics head
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class PLDMObjective(nn.Module):
     def __init__(self, config: PLDMConfig, model: JepaWorldModel) -> None:
         super().__init__()
         self.config = config
-        self.head = _action_head(model) if config.inverse else None
+        self.inverse = ActionHead(model) if config.inverse else None
 
     def forward(self, model: JepaWorldModel, pixels: Tensor, actions: Tensor) -> dict[str, Tensor]:
         """Pixels uint8 [B, T+1, S, S, 3], normalised actions [B, T, A]. The entry "loss" is what to minimise."""
@@ -51,9 +50,8 @@ class PLDMObjective(nn.Module):
             "covariance_in_time": (self.config.covariance_in_time, shared_variance(along)),
             "alignment": (self.config.alignment, F.mse_loss(embeddings[:, :-1], embeddings[:, 1:])),
         }
-        if self.head is not None:
-            pairs = torch.cat([embeddings[:, :-1], embeddings[:, 1:]], -1)
-            weighed["inverse"] = (self.config.inverse, F.mse_loss(self.head(pairs), actions))
+        if self.inverse is not None:
+            weighed["inverse"] = (self.config.inverse, self.inverse(embeddings, actions))
         prediction = model.prediction_error(embeddings, actions)
         loss = prediction + sum(weight * value for weight, value in weighed.values() if weight)
         return {"loss": loss, "prediction": prediction} | {name: value for name, (_, value) in weighed.items()}
@@ -70,15 +68,3 @@ def shared_variance(samples: Tensor) -> Tensor:
     covariance = samples.transpose(1, 2) @ samples / (samples.shape[1] - 1)
     total = covariance.square().sum((1, 2)) - covariance.diagonal(dim1=1, dim2=2).square().sum(1)
     return (total / (channels**2 - channels)).mean()
-
-
-def _action_head(model: JepaWorldModel) -> nn.Module:
-    """From two neighbouring embeddings, side by side, to the action between them."""
-    config = model.config
-    return nn.Sequential(
-        nn.Linear(2 * config.latent_size, HIDDEN),
-        nn.GELU(),
-        nn.Linear(HIDDEN, HIDDEN),
-        nn.GELU(),
-        nn.Linear(HIDDEN, config.action_size),
-    )
