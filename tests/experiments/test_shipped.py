@@ -71,6 +71,17 @@ def test_instances_know_whether_they_are_solved_and_splits_are_disjoint(cell):
     assert not episodes["select"] & episodes["test"]
 
 
+def test_solved_starts_are_played_for_the_table_and_not_for_choosing_lambda(tmp_path):
+    cube = Cell("cube", "pldm")
+    solved = {}
+    for split in halves_of():
+        (work,) = jobs(cube, ["original"], TINY, [], Protocol(episodes=20, split=split), tmp_path)
+        assert len([i for i in work.instances if not i.solved]) == 20
+        solved[split] = [i for i in work.instances if i.solved]
+    assert solved["test"]
+    assert not solved["select"]
+
+
 def halves_of():
     return tuple(halves(range(10), "reacher"))
 

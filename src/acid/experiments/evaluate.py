@@ -70,7 +70,9 @@ class Job:
 
     @property
     def instances(self) -> Instances:
-        return load_instances(self.cell.instances_file(self.protocol.split), self.protocol, self.cell.task)
+        """λ is chosen by the strict protocol alone, so solved starts are not played for that."""
+        found = load_instances(self.cell.instances_file(self.protocol.split), self.protocol, self.cell.task)
+        return Instances(found.unsolved) if self.protocol.split == "select" else found
 
     @property
     def size(self) -> int:
