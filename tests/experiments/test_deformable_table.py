@@ -25,9 +25,9 @@ def chosen(monkeypatch):
     monkeypatch.setattr(Cell, "__post_init__", lambda self: None)  # the cells of a test need no weights
 
 
-def write(folder, name, curve, lam=None, misses=0, imagined=()):
+def write(folder, name, curve, lam=None, misses=0, imagined=(), ahead=""):
     """Eight instances whose errors follow the curve, each a little higher than the one before."""
-    search = "-" if name in ("noop", "random") else search_name(setup("rope").search)
+    search = "-" if name in ("noop", "random") else search_name(setup("rope").search) + ahead
     condition = Condition("rope", "dinowm", name, search, lam)
     path = condition.file(folder, "test")
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -64,8 +64,18 @@ def test_lines_compare_with_original_on_the_same_instances(table):
 
 def test_the_plateau_of_original_is_reached_sooner(table):
     assert deformable.plateau(table.lines()) == (
-        "rope: Original's lowest mean, 1.850, is reached (within 2 %) by Original after 3 pushes; ACID after 1"
+        "rope, one push at a time: Original's lowest mean, 1.850, is reached (within 2 %) by Original after 3 pushes; ACID after 1"
     )
+
+
+def test_longer_plans_are_compared_among_themselves(table):
+    write(table.results, "original", [2.0, 1.9, 1.9], ahead="-h5")
+    write(table.results, "acid", [2.0, 1.2, 1.1], lam=1.0, ahead="-h5")
+    lines = {(line.horizon, line.condition): line for line in table.lines()}
+    assert [key for key in lines if key[0] == 5] == [(5, "original"), (5, "acid")]
+    assert lines[5, "acid"].difference == pytest.approx(-0.8)
+    assert lines[1, "acid"].difference == pytest.approx(-0.8)
+    assert "rope, 5 pushes a plan: Original's lowest mean, 2.250, is reached" in table.write()
 
 
 def test_a_plateau_that_is_never_reached_is_told(table):
@@ -75,10 +85,10 @@ def test_a_plateau_that_is_never_reached_is_told(table):
 
 def test_the_table_is_written_with_the_published_numbers_beside(table):
     lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.write().splitlines() if "|" in line]
-    found = {row[1]: row for row in lines[2:]}
-    assert found["acid"][2:4] == ["1", "8"]
-    assert found["acid"][5].startswith("-0.800 [")
-    assert found["acid"][7:9] == ["100%", "25%"]
+    found = {row[2]: row for row in lines[2:]}
+    assert found["acid"][1:5] == ["1", "acid", "1", "8"]
+    assert found["acid"][6].startswith("-0.800 [")
+    assert found["acid"][8:10] == ["100%", "25%"]
     assert [found[name][-1] for name in ("original", "acid", "noop")] == ["1.38", "0.56", "-"]
     assert {entry["condition"] for entry in json.loads((table.results / "deformable.json").read_text())} == found.keys()
 
@@ -105,4 +115,5 @@ def test_a_lambda_that_is_missing_is_chosen_before_anything_runs(table, monkeypa
     monkeypatch.setattr(deformable, "evaluate", lambda work, **options: done.append(tuple(work)))
     table.run()
     table.run()
-    assert done == ["choose", deformable.CONDITIONS, deformable.CONDITIONS]
+    everything = (*deformable.CONDITIONS, *deformable.CONDITIONS_AHEAD)
+    assert done == ["choose", everything, everything]

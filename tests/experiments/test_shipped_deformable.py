@@ -1,5 +1,7 @@
 """The shipped Rope and Granular cells work from a clean checkout: weights, instances, every condition, pictures."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -37,6 +39,21 @@ def test_every_condition_runs_on_the_same_instances(cell, tmp_path):
         assert len(row["imagined_errors"]) == (0 if name in ("noop", "random") else protocol.budget)
     assert rows["noop"]["misses"] == protocol.budget
     assert rows["noop"]["final_error"] == pytest.approx(rows["noop"]["initial_error"])
+
+
+def test_a_cell_that_looks_farther_has_rows_and_a_lambda_of_its_own(cell, tmp_path):
+    far = replace(cell, horizon=2)
+    (near_work,), (far_work,) = (
+        jobs(c, ["original"], TINY, [], c.setup.protocol(episodes=1), tmp_path) for c in (cell, far)
+    )
+    assert far_work.file.stem == f"{near_work.file.stem}-h2"
+    assert far.choice_file.name == "lambda-h2.json"
+    assert far.looks_as_far_as(far_work.condition.search)
+    assert not far.looks_as_far_as(near_work.condition.search)
+    assert not cell.looks_as_far_as(far_work.condition.search)
+    evaluate([far_work])
+    (row,) = read_rows([far_work.file])
+    assert (row["plans"], row["steps"], len(row["imagined_errors"])) == (2, 4, 4)
 
 
 def test_clipped_plans_stay_on_the_table(cell):

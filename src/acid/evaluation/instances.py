@@ -51,8 +51,8 @@ def read_drawn(path: Path, what: str, protocol: Protocol, task_name: str, same: 
 
 
 def load_instances(path: Path, protocol: Protocol, task_name: str) -> Instances:
-    """What `protocol.episodes` ask for among the instances of a file that was drawn by this protocol."""
-    head, lines = read_drawn(path, "instances", protocol, task_name, ("task", "goal_offset", "budget", "seed", "split"))
+    """What `protocol.episodes` ask for among the instances of a file; how long an agent is given does not matter."""
+    head, lines = read_drawn(path, "instances", protocol, task_name, ("task", "goal_offset", "seed", "split"))
     if head["episodes"] < protocol.episodes:
         raise DataError(f"{path} holds {head['episodes']} instances, {protocol.episodes} were asked for; ask for fewer")
     states = ("start_state", "goal_state")

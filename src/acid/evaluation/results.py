@@ -21,6 +21,7 @@ Starts = Literal["strict", "paper"]
 
 _GROUP = ("task", "model", "condition", "search", "lambda", "split")
 _SAME_BASELINE = ("task", "model", "split")
+_RULES = ("goal_offset", "budget")
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,8 @@ def _grouped(rows: Iterable[dict[str, Any]]) -> dict[tuple[Any, ...], Group]:
 
 
 def _reference(name: tuple[Any, ...], groups: Mapping[tuple[Any, ...], Group]) -> Group | None:
-    """Original with the same search; for agents that do not search, Original with the largest budget."""
+    """Original with the same search; for agents that do not search, Original with the largest budget, among those
+    that were tested by the same rules if there are any."""
     this = dict(zip(_GROUP, name, strict=True))
     if this["condition"] == "original":
         return None
@@ -154,7 +156,9 @@ def _reference(name: tuple[Any, ...], groups: Mapping[tuple[Any, ...], Group]) -
     }
     if this["search"] != NO_SEARCH:
         return originals.get(this["search"])
-    return originals[max(originals, key=lambda s: (search_budget(s), s))] if originals else None
+    mine = groups[name][0]
+    fair = {s for s, rows in originals.items() if all(rows[0][rule] == mine[rule] for rule in _RULES)}
+    return originals[max(fair or originals, key=lambda s: (search_budget(s), s))] if originals else None
 
 
 def _summary(rows: Group, reference: Group | None, metric: str | None, starts: Starts) -> Summary:

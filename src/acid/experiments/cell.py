@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from acid.evaluation import (
     Provenance,
     RandomAgent,
     fingerprint,
+    search_name,
 )
 from acid.experiments.setups import Setup, setup
 from acid.models import AnyWorldModel
@@ -56,6 +58,7 @@ class Cell:
     task: str = "reacher"
     model: str = "lewm"
     folder: Path | None = None
+    horizon: int | None = None  # model steps that a plan looks ahead, if not as many as the task's setup has
 
     def __post_init__(self) -> None:
         name = f"{self.task}/{self.model}"
@@ -98,13 +101,26 @@ class Cell:
 
     @property
     def setup(self) -> Setup:
-        return setup(self.task)
+        return setup(self.task) if self.horizon is None else setup(self.task).looking_ahead(self.horizon)
+
+    def search_name(self, search: Search) -> str:
+        """How rows name a search, and how far it looks if that is not the task's setup."""
+        return search_name(search) + self._far
+
+    def looks_as_far_as(self, named: str) -> bool:
+        """Whether a search of that name plans as many steps as this cell."""
+        return (found.group() if (found := re.search(r"-h\d+$", named)) else "") == self._far
+
+    @property
+    def _far(self) -> str:
+        return "" if self.horizon is None else f"-h{self.horizon}"
 
     @property
     def choice_file(self) -> Path:
         """Where the chosen λ is kept: one for a world model on all tasks, or one in the cell's own folder."""
-        shared = self.folder is None and not self.setup.own_lambda
-        return ASSETS / f"lambda-{self.model}.json" if shared else self.root / "lambda.json"
+        if self.folder is None and not self.setup.own_lambda:
+            return ASSETS / f"lambda-{self.model}.json"
+        return self.root / f"lambda{self._far}.json"
 
     def choose_lambdas(self, lambdas: Mapping[str, float], reason: str) -> Path:
         """Remember which λ to plan with under each condition, and why."""

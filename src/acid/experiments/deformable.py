@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from acid import tasks
-from acid.evaluation import Condition, bootstrap_mean, load_instances, paired, read_rows, search_name
+from acid.evaluation import Condition, bootstrap_mean, load_instances, paired, read_rows
 from acid.evaluation.conditions import PLANNERS, WEIGHTED
 from acid.evaluation.table import markdown, p_value
 from acid.experiments.cell import Cell, planner
@@ -21,9 +22,11 @@ from acid.report import Measured, error_over_steps, sheet
 
 TASKS = ("rope", "granular")
 MODEL = "dinowm"
+AHEAD = 5  # pushes, planned and executed at once, beside one at a time
 LAMBDAS = {"original": (), "acid": (0.3, 1.0, 3.0), "control": (0.3, 1.0), "change": (0.3, 1.0)}  # to choose from
 CHOOSING_EPISODES = 12
 CONDITIONS = ("original", "acid", "control", "noop", "random", "change", "clipped", "acid-clipped")
+CONDITIONS_AHEAD = ("original", "acid", "control")
 FOR_INSIGHT = ("change", "clipped", "acid-clipped")
 DRAWN = ("original", "acid", "noop")  # in the figure
 PUBLISHED = {("rope", "original"): 1.38, ("rope", "acid"): 0.56, ("granular", "original"): 0.49}
@@ -37,6 +40,7 @@ class Line:
     """One condition of one task. Distances are Chamfer distances in task units (1 = 10 cm)."""
 
     task: str
+    horizon: int  # pushes in a plan
     condition: str
     lam: float | None
     n: int
@@ -69,6 +73,8 @@ class DeformableTable:
         for cell in self._cells():
             protocol = cell.setup.protocol(episodes=CHOOSING_EPISODES, split="select")
             for name, lambdas in LAMBDAS.items():
+                if name not in _conditions(cell):
+                    continue
                 work += jobs(cell, [name], cell.setup.search, lambdas, protocol, self.results, batch=BATCH)
         evaluate(work, processes=processes, progress=progress)
         return "\n".join(remember_lambdas(cell, self.results) for cell in self._cells())
@@ -78,7 +84,7 @@ class DeformableTable:
 
         A λ that was not chosen yet is chosen first.
         """
-        if not all(_may_run(cell, name) for cell in self._cells() for name in CONDITIONS):
+        if not all(_may_run(cell, name) for cell in self._cells() for name in _conditions(cell)):
             self.choose(processes=processes, progress=progress)
         work = [job for cell in self._cells() for job in self._jobs(cell)]
         evaluate(work, processes=processes, progress=progress)
@@ -87,19 +93,22 @@ class DeformableTable:
         """What the rows on disk say; conditions that were not run are left out."""
         found = []
         for cell in self._cells():
-            rows = {
-                name: read_rows([path])
-                for name in CONDITIONS
-                if _may_run(cell, name) and (path := self._condition(cell, name).file(self.results, "test")).exists()
-            }
-            found += [_line(self._condition(cell, name), rows[name], rows.get("original")) for name in rows]
+            rows = {name: rows for name in _conditions(cell) if (rows := self._rows(cell, name))}
+            found += [_line(cell, self._condition(cell, name), rows[name], rows.get("original")) for name in rows]
         return found
+
+    def _rows(self, cell: Cell, name: str) -> list[dict[str, Any]]:
+        """Of the chosen λ; none if it was not run."""
+        if not _may_run(cell, name):
+            return []
+        path = self._condition(cell, name).file(self.results, "test")
+        return read_rows([path]) if path.exists() else []
 
     def write(self) -> str:
         """The table as Markdown, also written to the results folder, with the numbers behind it as JSON."""
         lines = self.lines()
-        told = [told for task in self.tasks if (told := plateau([line for line in lines if line.task == task]))]
-        text = "\n".join([markdown(*_table(lines), texts=2), "", *told, "", *_legend(self.episodes)])
+        told = [told for _, part in groupby(lines, _setting) if (told := plateau(list(part)))]
+        text = "\n".join([markdown(*_table(lines), texts=3), "", *told, "", *_legend(self.episodes)])
         (self.results / "deformable.md").write_text(text + "\n")
         content = json.dumps([asdict(line) for line in lines], indent=2, ensure_ascii=False)
         (self.results / "deformable.json").write_text(content + "\n")
@@ -108,21 +117,21 @@ class DeformableTable:
     def draw(self, folder: Path) -> list[Path]:
         """Mean Chamfer distance over the pushes, a panel per task, with intervals over the instances."""
         panels = {
-            cell.task: {
-                name: _curve(read_rows([path]))
-                for name in DRAWN
-                if (path := self._condition(cell, name).file(self.results, "test")).exists()
+            f"{cell.task}, {_plans(cell.setup.horizon)}": {
+                name: _curve(rows) for name in DRAWN if (rows := self._rows(cell, name))
             }
             for cell in self._cells()
+            if self._rows(cell, "acid")
         }
         path = folder / "deformable-chamfer.png"
         error_over_steps(path, panels, error="Chamfer distance", step="pushes")
-        return [path, *(self._draw_sheet(cell, folder) for cell in self._cells())]
+        return [path, *(self._draw_sheet(cell, folder) for cell in self._cells() if self._rows(cell, "acid"))]
 
     def _draw_sheet(self, cell: Cell, folder: Path) -> Path:
         """The instance on which ACID's gain is the median one: every push, imagined and executed."""
-        files = [self._condition(cell, name).file(self.results, "test") for name in ("original", "acid")]
-        original, acid = ({row["instance"]: row["final_error"] for row in read_rows([file])} for file in files)
+        original, acid = (
+            {row["instance"]: row["final_error"] for row in self._rows(cell, name)} for name in ("original", "acid")
+        )
         shared = sorted(original.keys() & acid.keys(), key=lambda instance: acid[instance] - original[instance])
         protocol = cell.setup.protocol(episodes=self.episodes)
         instances = {i.id: i for i in load_instances(cell.instances_file("test"), protocol, cell.task)}
@@ -132,22 +141,24 @@ class DeformableTable:
         for name in ("original", "acid"):
             lam = cell.chosen_lambda() if name == "acid" else None
             plans = planner(cell, name, cell.setup.search, lam)
-            shown = execute_plans(task, cell, plans, instance, protocol.seed, plans=cell.setup.budget)
+            count = cell.setup.budget // cell.setup.horizon
+            shown = execute_plans(task, cell, plans, instance, protocol.seed, plans=count)
             rows += sheet_rows(name, shown)
         task.close()
         assert shown is not None
-        path = folder / f"deformable-{cell.task}.png"
+        path = folder / f"deformable-{cell.task}{'' if cell.horizon is None else '-ahead'}.png"
         titles = [f"push {k + 1}" for k in range(cell.setup.budget)]
-        heading = f"{cell.task}, {instance.id}: the median gain"
+        heading = f"{cell.task}, {_plans(cell.setup.horizon)}, {instance.id}: the median gain"
         sheet(path, rows, start=shown.start, goal=shown.goal, titles=titles, heading=heading, scale=1)
         return path
 
     def _cells(self) -> Iterator[Cell]:
         for task in self.tasks:
             yield Cell(task, MODEL)
+            yield Cell(task, MODEL, horizon=AHEAD)
 
     def _jobs(self, cell: Cell) -> Iterator[Job]:
-        for name in CONDITIONS:
+        for name in _conditions(cell):
             episodes = min(self.controls, self.episodes) if name in FOR_INSIGHT else self.episodes
             protocol = cell.setup.protocol(episodes=episodes)
             lam = self._condition(cell, name).lam
@@ -155,9 +166,21 @@ class DeformableTable:
             yield from jobs(cell, [name], cell.setup.search, lambdas, protocol, self.results, batch=BATCH)
 
     def _condition(self, cell: Cell, name: str) -> Condition:
-        search = search_name(cell.setup.search) if name in PLANNERS else "-"
+        search = cell.search_name(cell.setup.search) if name in PLANNERS else "-"
         chosen = name.removesuffix("-clipped")
         return Condition(cell.task, MODEL, name, search, cell.chosen_lambda(chosen) if name in WEIGHTED else None)
+
+
+def _conditions(cell: Cell) -> Sequence[str]:
+    return CONDITIONS if cell.horizon is None else CONDITIONS_AHEAD
+
+
+def _plans(horizon: int) -> str:
+    return "one push at a time" if horizon == 1 else f"{horizon} pushes a plan"
+
+
+def _setting(line: Line) -> tuple[str, int]:
+    return line.task, line.horizon
 
 
 def _may_run(cell: Cell, name: str) -> bool:
@@ -166,7 +189,7 @@ def _may_run(cell: Cell, name: str) -> bool:
 
 
 def _line(
-    condition: Condition, rows: Sequence[Mapping[str, Any]], original: Sequence[Mapping[str, Any]] | None
+    cell: Cell, condition: Condition, rows: Sequence[Mapping[str, Any]], original: Sequence[Mapping[str, Any]] | None
 ) -> Line:
     final = _final(rows)
     interval = bootstrap_mean(list(final.values()))
@@ -179,6 +202,7 @@ def _line(
     imagined = [value for row in rows for value in row["imagined_errors"]]
     return Line(
         condition.task,
+        cell.setup.horizon,
         condition.name,
         condition.lam,
         interval.n,
@@ -216,8 +240,9 @@ def plateau(lines: Sequence[Line]) -> str:
     level = min(by["original"].over_steps)
     reached = {name: _reaches(by[name].over_steps, level) for name in ("original", "acid")}
     told = "never gets there" if reached["acid"] is None else f"after {reached['acid']}"
+    setting = f"{lines[0].task}, {_plans(lines[0].horizon)}"
     return (
-        f"{lines[0].task}: Original's lowest mean, {level:.3f}, is reached (within 2 %) by Original after "
+        f"{setting}: Original's lowest mean, {level:.3f}, is reached (within 2 %) by Original after "
         f"{reached['original']} pushes; ACID {told}"
     )
 
@@ -227,8 +252,8 @@ def _reaches(curve: Sequence[float], level: float) -> int | None:
 
 
 def _table(lines: Sequence[Line]) -> tuple[list[str], list[list[str]]]:
-    heading = ["task", "condition", "λ", "n", "final Chamfer", "against Original", "p", "better on", "missed pushes"]
-    heading += ["imagined", "executed", "published"]
+    heading = ["task", "plan", "condition", "λ", "n", "final Chamfer", "against Original", "p", "better on"]
+    heading += ["missed pushes", "imagined", "executed", "published"]
     return heading, [_cells(line) for line in lines]
 
 
@@ -239,6 +264,7 @@ def _cells(line: Line) -> list[str]:
     published = PUBLISHED.get((line.task, line.condition))
     return [
         line.task,
+        str(line.horizon),
         line.condition,
         "-" if line.lam is None else f"{line.lam:g}",
         str(line.n),
@@ -255,6 +281,7 @@ def _cells(line: Line) -> list[str]:
 
 def _legend(episodes: int) -> list[str]:
     return [
+        "plan: pushes that are planned and executed at once; six pushes in all one by one, ten in fives.",
         f"Chamfer distance in task units (1 = 10 cm), lower is better; {episodes} paired held-out instances a task;",
         "95 % intervals by bootstrap, sign-flip test. imagined: what a readout sees in every imagined push; executed:",
         "what then was. published: the paper's numbers, DINOv2 features, FleX, 10 instances.",

@@ -23,7 +23,6 @@ from acid.evaluation import (
     run,
     same_in_a_file,
     save_instances,
-    search_name,
     summarise,
 )
 from acid.evaluation.conditions import PLANNERS, WEIGHTED
@@ -111,7 +110,7 @@ def jobs(
     load_instances(cell.instances_file(protocol.split), protocol, cell.task)  # complain before the work begins
     found = []
     for name in names:
-        searches = search_name(search) if name in PLANNERS else "-"
+        searches = cell.search_name(search) if name in PLANNERS else "-"
         for lam in lambdas if name in WEIGHTED else [None]:
             condition = Condition(cell.task, cell.model, name, searches, lam)
             found.append(Job(cell, condition, search, protocol, results, batch, fresh))
@@ -169,7 +168,7 @@ def remember_lambdas(cell: Cell, results: Path) -> str:
     """Choose λ on "select" episodes, of all tasks or of the cell's alone, and keep it; returns what was found."""
     tried = [s for s in summarise(results, split="select") if s.model == cell.model and s.lam is not None]
     if cell.setup.own_lambda:
-        tried = [s for s in tried if s.task == cell.task]
+        tried = [s for s in tried if s.task == cell.task and cell.looks_as_far_as(s.search)]
     names = sorted({s.condition for s in tried})
     lambdas = {name: choose_lambda(tried, cell.model, name) for name in names}
     told = "; ".join(f"{s.task} {s.search} {s.condition} λ {s.lam:g}: {value(s, s.mean)} of {s.n}" for s in tried)
