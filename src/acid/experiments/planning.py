@@ -19,7 +19,7 @@ from acid.planning import CEM
 TASKS = ("cube", "reacher", "pusht")
 MODELS = ("lewm", "pldm")
 SEARCH = CEM(samples=300, iterations=30, elites=30)
-LAMBDAS = {"acid": (0.07, 0.2, 0.5), "control": (0.02, 0.07, 0.2)}  # to choose from
+LAMBDAS = {"acid": (0.07, 0.2, 0.5), "control": (0.02, 0.07, 0.2, 0.5)}  # to choose from
 CHOOSING = CEM(samples=100, iterations=30, elites=10)  # λ is chosen with a third of the candidates
 CHOOSING_EPISODES = 80
 CONDITIONS = ("original", "acid", "control", "policy", "random", "noop")
