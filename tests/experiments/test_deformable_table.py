@@ -64,7 +64,8 @@ def test_lines_compare_with_original_on_the_same_instances(table):
 
 def test_the_plateau_of_original_is_reached_sooner(table):
     assert deformable.plateau(table.lines()) == (
-        "rope, one push at a time: Original's lowest mean, 1.850, is reached (within 2 %) by Original after 3 pushes; ACID after 1"
+        "rope, one push at a time: Original's lowest mean, 1.850, is reached (within 2 %) by Original after 3 pushes; "
+        "ACID after 1"
     )
 
 

@@ -1,7 +1,7 @@
 """The action between neighbouring embeddings, as a term that a training objective may have.
 
-It keeps in the embeddings what the actions move. It is thrown away after training; the verifier is trained apart, on the
-finished embeddings.
+It keeps in the embeddings what the actions move. It is thrown away after training; the verifier is trained apart, on
+the finished embeddings.
 """
 
 from __future__ import annotations
