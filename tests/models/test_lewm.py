@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from moving_dots import make_model, moving_dots, train_briefly
@@ -27,9 +29,10 @@ def test_training_lowers_the_loss_without_collapse() -> None:
 
 def test_the_loss_is_the_sum_of_its_parts() -> None:
     model = make_model()
-    for config in (LeWMConfig(sigreg=0.3, projections=16), LeWMConfig(sigreg=0.3, projections=16, inverse=0.5)):
+    plain = LeWMConfig(sigreg=0.3, projections=16)
+    for config in (plain, replace(plain, inverse=0.5, alignment=0.2)):
         losses = LeWMObjective(config, model)(model, *moving_dots(8, torch.Generator().manual_seed(1)))
-        parts = {"sigreg", "inverse"} if config.inverse else {"sigreg"}
+        parts = {"sigreg", "inverse", "alignment"} if config.inverse else {"sigreg"}
         assert set(losses) == {"loss", "prediction"} | parts
         expected = losses["prediction"] + sum(getattr(config, name) * losses[name] for name in parts)
         assert losses["loss"].item() == pytest.approx(expected.item())

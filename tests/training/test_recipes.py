@@ -105,7 +105,7 @@ def test_pldm_trains_with_an_action_head_that_planning_never_sees(data, tmp_path
     loaded = models.load(tmp_path / "model").state_dict()
     assert loaded.keys() == trained.state_dict().keys()
     resumed = torch.load(tmp_path / "model" / "run" / "state.pt", weights_only=True)["module"]
-    assert any(name.startswith("objective.head") for name in resumed)
+    assert any(name.startswith("objective.inverse") for name in resumed)
 
 
 def test_an_objective_of_another_model_is_refused(data, tmp_path):
@@ -142,7 +142,7 @@ def test_a_checkpoint_tells_which_settings_were_changed(data, tmp_path):
         "objective.sigreg": 0.5,
         "objective.projections": 16,
         "network.latent_size": 16,
-        "network.standardise": True,
+        "network.standardise": False,
         "encoder.keypoints": 3,
         "encoder.normalise": False,
     }

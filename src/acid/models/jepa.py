@@ -49,11 +49,12 @@ def lite(action_size: int) -> JepaConfig:
     """
     return JepaConfig(
         action_size,
-        latent_size=64,
+        latent_size=32,
         projector_width=256,
         action_width=32,
         encoder=ConvConfig(normalise=True, keypoints=32),
         predictor=CausalConfig(frames=5, width=96, depth=3, heads=3, head_width=32, mlp_width=288, dropout=0.0),
+        standardise=True,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acid.models.action_head import ActionHead
@@ -16,7 +17,8 @@ class LeWMConfig:
     sigreg: float = 0.09  # weight
     projections: int = 1024
     pooled: bool = False  # the sample of SIGReg is every frame of the batch, not one frame of every window
-    inverse: float = 0.0  # weight of an action head, which the published model has not; 0 trains without one
+    alignment: float = 0.0  # of neighbours in time; not in the published model, nor is
+    inverse: float = 0.0  # of an action head; 0 trains without one
 
 
 class LeWMObjective(nn.Module):
@@ -37,9 +39,10 @@ class LeWMObjective(nn.Module):
         embeddings = model.embed(pixels)
         prediction = model.prediction_error(embeddings, actions)
         sigreg = self.sigreg(batch_samples(embeddings, pooled=self.config.pooled))
-        losses = {"prediction": prediction, "sigreg": sigreg}
-        loss = prediction + self.config.sigreg * sigreg
+        weighed = {"sigreg": (self.config.sigreg, sigreg)}
+        if self.config.alignment:
+            weighed["alignment"] = (self.config.alignment, F.mse_loss(embeddings[:, :-1], embeddings[:, 1:]))
         if self.inverse is not None:
-            losses["inverse"] = self.inverse(embeddings, actions)
-            loss = loss + self.config.inverse * losses["inverse"]
-        return {"loss": loss} | losses
+            weighed["inverse"] = (self.config.inverse, self.inverse(embeddings, actions))
+        loss = prediction + sum(weight * value for weight, value in weighed.values())
+        return {"loss": loss, "prediction": prediction} | {name: value for name, (_, value) in weighed.items()}

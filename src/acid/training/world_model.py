@@ -41,19 +41,21 @@ _PAPER = WorldModelRecipe(
     held_out=0.1,
     loop=LoopConfig(steps=150_000, batch_size=128, learning_rate=5e-5, weight_decay=1e-3),
 )
+# Left to itself a small network fills its channels with finer and finer functions of what is easiest to predict, with
+# none left for the rest. So it has few channels, and is asked for slow ones and for those that tell the action.
+_ASKED_FOR = {"alignment": 1.0, "inverse": 1.0}
 _LITE = WorldModelRecipe(
     half_precision=True,
     loop=LoopConfig(steps=6_000, batch_size=48, learning_rate=1e-3, weight_decay=1e-3, warmup=0.03),
 )
-_LITE_LEWM = LeWMConfig(sigreg=0.07, projections=256, pooled=True)
-# Left to itself a small network fills its channels with finer and finer functions of what is easiest to predict, with
-# none left for the rest. So it gets few channels, and is asked for slow ones and for those that tell the action.
-_LITE_PLDM = PLDMConfig(variance_in_time=0.0, alignment=1.0, inverse=1.0, pooled=True)
 RECIPES = {
-    "lewm": {"paper": _PAPER, "lite": replace(_LITE, objective=_LITE_LEWM)},
+    "lewm": {
+        "paper": _PAPER,
+        "lite": replace(_LITE, objective=LeWMConfig(sigreg=0.07, projections=256, pooled=True, **_ASKED_FOR)),
+    },
     "pldm": {
         "paper": replace(_PAPER, kind="pldm", objective=PLDMConfig()),
-        "lite": replace(_LITE, kind="pldm", objective=_LITE_PLDM, network={"latent_size": 32, "standardise": True}),
+        "lite": replace(_LITE, kind="pldm", objective=PLDMConfig(variance_in_time=0.0, pooled=True, **_ASKED_FOR)),
     },
 }
 
