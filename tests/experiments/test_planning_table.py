@@ -48,9 +48,15 @@ def table(tmp_path):
     return PlanningTable(tmp_path, tasks=("cube", "reacher"), models=("lewm",))
 
 
+def tables(text):
+    """The cells of the overview and of the table with a line per condition, without headings."""
+    blocks = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    return [[[cell.strip() for cell in line.split("|")[1:-1]] for line in block[2:]] for block in blocks]
+
+
 def test_cells_show_the_chosen_lambda_both_protocols_and_the_published_number(table):
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.write().splitlines() if "|" in line]
-    found = {(row[1], row[2]): row for row in lines[2:]}
+    _, lines = tables(table.write())
+    found = {(row[1], row[2]): row for row in lines}
     assert len(found) == 6
     assert found["cube", "original"][4].startswith("20.0% [")
     assert found["cube", "acid"][4].startswith("50.0% [")
@@ -60,20 +66,33 @@ def test_cells_show_the_chosen_lambda_both_protocols_and_the_published_number(ta
     assert found["reacher", "control"][8] == "-"
 
 
-def test_pooled_differences_are_over_the_episodes_of_all_tasks(table):
-    found = table.pooled("lewm", "acid")
+def test_differences_can_be_over_the_episodes_of_several_tasks(table):
+    found = table.compared("lewm", "acid", "original", ("cube", "reacher"))
     assert (found.n, found.difference) == (20, pytest.approx(5 / 20))
-    assert table.pooled("lewm", "control").difference == 0
-    assert table.pooled("lewm", "acid", "control").difference == pytest.approx(5 / 20)
-    assert "lewm, all tasks together: acid against Original +25.0%" in table.write()
+    assert table.compared("lewm", "control", "original", ("cube",)).difference == 0
+    assert table.compared("lewm", "acid", "control", ("cube",)).difference == pytest.approx(3 / 10)
+
+
+def test_the_overview_has_a_line_per_cell_and_one_for_all(table):
+    overview, _ = tables(table.write())
+    assert [row[:5] for row in overview] == [
+        ["lewm", "cube", "10", "20.0%", "50.0%"],
+        ["lewm", "reacher", "10", "40.0%", "60.0%"],
+        ["lewm", "all", "20", "30.0%", "55.0%"],
+    ]
+    assert [row[5].split()[0] for row in overview] == ["+30.0%", "+20.0%", "+25.0%"]
+    assert [row[7].split()[0] for row in overview] == ["+0.0%"] * 3
+    assert [row[8].split()[0] for row in overview] == ["+30.0%", "+20.0%", "+25.0%"]
+    assert [row[9] for row in overview] == ["70.0% → 74.0%", "76.0% → 88.0%", "73.0% → 81.0%"]
 
 
 def test_a_table_that_is_not_complete_is_shown_without_pooling(table):
     next(table.results.glob("cube/lewm/test/acid*0.2.jsonl")).unlink()
-    text = table.write()
-    assert table.pooled("lewm", "acid") is None
-    assert "acid against Original" not in text
-    assert "control against Original" in text
+    next(table.results.glob("reacher/lewm/test/control*.jsonl")).unlink()
+    overview, _ = tables(table.write())
+    assert [row[1] for row in overview] == ["reacher"]
+    assert overview[0][7:9] == ["-", "-"]
+    assert table.compared("lewm", "acid", "original", ("cube", "reacher")) is None
 
 
 def test_the_numbers_behind_it_are_written_too(table):
@@ -101,7 +120,7 @@ def test_cells_without_weights_are_named_and_left_out(table, monkeypatch):
     monkeypatch.setattr(planning, "shipped", lambda: ["reacher/lewm"])
     text = table.write()
     assert "left out, because no weights are shipped: lewm on cube" in text
-    assert table.pooled("lewm", "acid") is None
+    assert table.compared("lewm", "acid", "original", ("cube",)) is None
 
 
 def test_cells_without_results_are_named_and_left_out(table, monkeypatch):

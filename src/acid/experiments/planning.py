@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from acid.evaluation import Condition, Paired, Protocol, Summary, paired, read_rows, search_name, summarise
@@ -71,8 +72,9 @@ class PlanningTable:
     def write(self) -> str:
         """The table as Markdown, also written to the results folder, with the numbers behind it as JSON."""
         lines = [asdict(line) for line in self._lines()]
-        blocks = [self._pooled_lines(), self._missing(lines), _legend(self.episodes)]
-        text = "\n\n".join([markdown(*self._table(lines), texts=3), *("\n".join(block) for block in blocks if block)])
+        tables = [markdown(*self._overview(), texts=2), markdown(*self._table(lines), texts=3)]
+        told = [self._missing(lines), _legend(self.episodes)]
+        text = "\n\n".join([*tables, *("\n".join(block) for block in told if block)])
         (self.results / "planning.md").write_text(text + "\n")
         (self.results / "planning.json").write_text(json.dumps(lines, indent=2, ensure_ascii=False) + "\n")
         return text
@@ -133,32 +135,53 @@ class PlanningTable:
                         rows.append([model, task, name, *_cells(strict, paper, _published(model, task, name))])
         return heading, rows
 
-    def _pooled_lines(self) -> list[str]:
-        lines = []
+    def _overview(self) -> tuple[list[str], list[list[str]]]:
+        """The paper's own form: a line per cell, and one per world model on all tasks together."""
+        heading = ["model", "task", "n", "Original", "ACID", "ACID − Original", "p", "control − Original"]
+        heading += ["ACID − control", "published"]
+        groups = [(task,) for task in self.tasks] + ([tuple(self.tasks)] if len(self.tasks) > 1 else [])
+        rows = []
         for model in self.models:
-            for name in ("acid", "control"):
-                found = self.pooled(model, name)
-                if found:
-                    lines.append(f"{model}, all tasks together: {name} against Original {_difference(found)}")
-            if (found := self.pooled(model, "acid", "control")) is not None:
-                lines.append(f"{model}, all tasks together: acid against control {_difference(found)}")
-        return lines
+            for group in groups:
+                found = [self.successes(model, name, group) for name in ("original", "acid")]
+                gain = self.compared(model, "acid", "original", group)
+                if gain is None:
+                    continue
+                against = [
+                    self.compared(model, *pair, group) for pair in (("control", "original"), ("acid", "control"))
+                ]
+                rows.append(
+                    [model, group[0] if len(group) == 1 else "all", str(gain.n)]
+                    + [percent(fmean(values.values())) for values in found if values]
+                    + [_difference(gain), p_value(gain.p)]
+                    + ["-" if other is None else _difference(other) for other in against]
+                    + [_published_gain(model, group)]
+                )
+        return heading, rows
 
-    def pooled(self, model: str, name: str, other: str = "original", starts: Starts = "strict") -> Paired | None:
-        """One condition against another on the episodes of all tasks; None while some of them are missing."""
-        values: list[dict] = [{}, {}]
+    def compared(
+        self, model: str, name: str, other: str, tasks: Sequence[str], starts: Starts = "strict"
+    ) -> Paired | None:
+        """One condition against another on the episodes of some tasks together; None while some of them are missing."""
+        mine, theirs = (self.successes(model, condition, tasks, starts) for condition in (name, other))
+        return paired(mine, theirs) if mine and theirs else None
+
+    def successes(
+        self, model: str, name: str, tasks: Sequence[str], starts: Starts = "strict"
+    ) -> dict[tuple[str, int, str], float] | None:
+        """Of a condition at the chosen λ, by task, seed and instance; None while a task is missing."""
         cells = {cell.task: cell for cell in self._cells() if cell.model == model}
-        for task in self.tasks:
+        values = {}
+        for task in tasks:
             if (cell := cells.get(task)) is None:
                 return None
-            for mine, condition in zip(values, (name, other), strict=True):
-                lam = cell.lambdas.get(condition)
-                path = Condition(task, model, condition, search_name(SEARCH), lam).file(self.results, "test")
-                if not path.exists():
-                    return None
-                rows = counted(read_rows([path]), starts)
-                mine.update({(task, row["seed"], row["instance"]): float(row["success"]) for row in rows})
-        return paired(*values)
+            condition = Condition(task, model, name, search_name(SEARCH), cell.lambdas.get(name))
+            path = condition.file(self.results, "test")
+            if not path.exists():
+                return None
+            rows = counted(read_rows([path]), starts)
+            values.update({(task, row["seed"], row["instance"]): float(row["success"]) for row in rows})
+        return values
 
 
 def _published(model: str, task: str, name: str) -> str:
@@ -178,7 +201,12 @@ def _cells(strict: dict[str, Any], paper: dict[str, Any], published: str) -> lis
 
 def _difference(found: Paired) -> str:
     low, high = percent(found.low, sign=True), percent(found.high, sign=True)
-    return f"{percent(found.difference, sign=True)} [{low}, {high}], p {found.p:.4f}, {found.n} episodes"
+    return f"{percent(found.difference, sign=True)} [{low}, {high}]"
+
+
+def _published_gain(model: str, tasks: Sequence[str]) -> str:
+    before, after = (fmean(numbers) for numbers in zip(*(PUBLISHED[model, task] for task in tasks), strict=True))
+    return f"{before:.1f}% → {after:.1f}%"
 
 
 def _legend(episodes: int) -> list[str]:
