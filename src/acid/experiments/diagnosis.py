@@ -20,7 +20,7 @@ from acid.evaluation.runner import plan_seed
 from acid.evaluation.table import markdown
 from acid.experiments.card import PROBE
 from acid.experiments.cell import Cell, planner
-from acid.planning import CEM, Evaluation, Planner, draw_pool
+from acid.planning import CEM, ActionConsistency, Evaluation, Planner, draw_pool
 from acid.tasks import Task
 from acid.types import Plan, Problem, WorldModel
 
@@ -52,6 +52,8 @@ class Diagnosis:
     probes: dict[str, float]  # linear, R²
     imagined_of_still: dict[str, float]  # with recorded actions, by model step
     verifier_error: float  # of the action variance, held out
+    identified: float  # directions of an action that the verifier finds between executed frames, out of `action_size`
+    action_size: int
     dimensions: float  # that the latents of starts and goals fill, out of `latent_size`
     latent_size: int
     problems: Sequence[Looked]
@@ -70,6 +72,7 @@ class Diagnosis:
         ]
         rows.append([f"dimensions in use, of {self.latent_size}", f"{self.dimensions:.1f}"])
         rows.append(["verifier: error / action variance", f"{self.verifier_error:.3f}"])
+        rows.append([f"directions of an action that two frames tell, of {self.action_size}", f"{self.identified:.1f}"])
         rows += [[title, _told(self.interval(value))] for title, value in self._measured()]
         first, last = (np.median([looked.ratios[i] for looked in self.problems]) for i in (0, 1))
         rows.append(["σ_g / σ_a, first and last iteration (medians)", f"{first:.3g}, {last:.3g}"])
@@ -99,9 +102,12 @@ def diagnose(
     planners = {name: planner(cell, name, search, lam) for name in ("original", "acid")}
     model = cell.world_model()
     task = tasks.make(cell.task, size=model.observation_size)
-    looked = []
+    looked, asked, found = [], [], []
     for instance in instances:
-        looked.append(_look(task, planners, instance))
+        seen, actions, inferred = _look(task, planners, instance)
+        looked.append(seen)
+        asked.append(actions)
+        found.append(inferred)
         if progress is not None:
             progress(len(looked), len(instances))
     frames = _frames(task, instances)
@@ -117,6 +123,8 @@ def diagnose(
         probes=json.loads(probe.read_text()) if probe.exists() else {},
         imagined_of_still={name: value for name, value in stored.items() if name.startswith("imagined")},
         verifier_error=float(np.mean(report["one_step"])),
+        identified=_identified(torch.cat(asked), torch.cat(found)),
+        action_size=asked[0].shape[-1],
         dimensions=_dimensions(latents),
         latent_size=latents.shape[-1],
         problems=looked,
@@ -129,7 +137,8 @@ def _instances(cell: Cell, count: int) -> list[Instance]:
 
 
 @torch.no_grad()
-def _look(task: Task, planners: dict[str, Planner], instance: Instance) -> Looked:
+def _look(task: Task, planners: dict[str, Planner], instance: Instance) -> tuple[Looked, Tensor, Tensor]:
+    """What was found, and the actions of the executed candidates [M, A] beside those that the verifier infers."""
     model = planners["acid"].model
     task.set_state(instance.goal_state)
     goal = torch.from_numpy(task.render())[None]
@@ -140,35 +149,53 @@ def _look(task: Task, planners: dict[str, Planner], instance: Instance) -> Looke
     distance = float((problem.now - problem.goal).square().sum())
     plans = {name: made.plan(start, goal, seed=seed) for name, made in planners.items()}
     gaps = {name: float(_executed(task, model, instance, plan)[-1]) for name, plan in plans.items()}
-    return Looked(
-        **_look_at_pool(task, planners["acid"], instance, problem, seed),
+    pool, actions, inferred = _look_at_pool(task, planners["acid"], instance, problem, seed)
+    looked = Looked(
+        **pool,
         imagined={name: float(plan.costs["goal"]) / distance for name, plan in plans.items()},
         executed={name: gap / distance for name, gap in gaps.items()},
         ratios=_ratios(plans["acid"]),
     )
+    return looked, actions, inferred
 
 
-def _look_at_pool(task: Task, planner: Planner, instance: Instance, problem: Problem, seed: list[int]) -> dict:
+def _look_at_pool(
+    task: Task, planner: Planner, instance: Instance, problem: Problem, seed: list[int]
+) -> tuple[dict[str, float], Tensor, Tensor]:
     """Execute the first candidates that a search draws, and compare what was thought of them with what came."""
     pool = draw_pool(planner, problem, seed=seed)
     judged: Evaluation = pool.evaluate(planner.cost)
     consistency = next(term for term in planner.cost.terms if term.name == "consistency")
-    thought = consistency.per_step(pool.trajectory)[0, :CANDIDATES].numpy()  # type: ignore[union-attr]
+    assert isinstance(consistency, ActionConsistency)
+    thought = consistency.per_step(pool.trajectory)[0, :CANDIDATES].numpy()
     assert planner.scaler is not None
     count = len(thought)
-    gaps, errors = np.zeros_like(thought), np.zeros(count)
+    gaps, errors, inferred = np.zeros_like(thought), np.zeros(count), []
     for n in range(count):
         actions = planner.scaler.denormalise(pool.actions[:, n])[0].numpy()
         true, state = _execute(task, planner.model, instance, actions, planner.scaler.block)
         gaps[n] = (true - pool.trajectory.latents[0, n, 1:]).square().flatten(1).sum(1).numpy()
         errors[n] = task.error(state, instance.goal_state)
+        inferred.append(consistency.verifier.infer(torch.cat([problem.now, true[:-1]]), true))
     distance = float((problem.now - problem.goal).square().sum())
-    return {
+    found = {
         "goal_cost": rank_correlation(judged.terms["goal"][0, :count].numpy(), errors),
         "consistency": rank_correlation(thought.mean(1), gaps[:, -1]),
         "consistency_of_steps": rank_correlation(thought.ravel(), gaps.ravel()),
         "gap": float(np.median(gaps[:, -1])) / distance,
     }
+    return found, pool.actions[0, :count].flatten(0, 1), torch.cat(inferred)
+
+
+def _identified(actions: Tensor, inferred: Tensor) -> float:
+    """How many directions of actions [M, A] are inferred, each counted by the share of its variance that is explained.
+
+    Directions are those along which the error is uncorrelated, not single numbers: the verifier may know the sum of two
+    and nothing of their difference.
+    """
+    error, total = ((x - x.mean(0)).T.cov().double() for x in (actions - inferred, actions))
+    shares = torch.linalg.eigvals(torch.linalg.pinv(total) @ error).real
+    return float((1 - shares).clamp(0, 1).sum())
 
 
 def _executed(task: Task, model: WorldModel, instance: Instance, plan: Plan) -> Tensor:
