@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
@@ -168,10 +168,10 @@ class PlanningTable:
 
     def successes(
         self, model: str, name: str, tasks: Sequence[str], starts: Starts = "strict"
-    ) -> dict[tuple[str, int, str], float] | None:
+    ) -> dict[Hashable, float] | None:
         """Of a condition at the chosen λ, by task, seed and instance; None while a task is missing."""
         cells = {cell.task: cell for cell in self._cells() if cell.model == model}
-        values = {}
+        values: dict[Hashable, float] = {}
         for task in tasks:
             if (cell := cells.get(task)) is None:
                 return None
