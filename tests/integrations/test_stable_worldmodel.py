@@ -77,7 +77,7 @@ def test_parts_that_planning_does_not_read_are_tolerated(model: JepaWorldModel) 
 
 
 def test_networks_it_does_not_have_are_refused() -> None:
-    with pytest.raises(CheckpointError, match="not a 'conv' encoder and width 96 for latents of 64"):
+    with pytest.raises(CheckpointError, match="not a 'conv' encoder and width 96 for latents of 32"):
         from_peer_state({}, JEPA_PRESETS["lite"](10))
     with pytest.raises(CheckpointError, match="one predictor, not an ensemble of 3"):
         from_peer_state({}, replace(CONFIG, ensemble=3))
