@@ -73,6 +73,15 @@ def test_conditions_are_paired_with_original_of_their_own_search(tmp_path):
     assert noop.difference == pytest.approx(-big.mean())
 
 
+def test_an_agent_without_a_search_meets_the_original_of_its_own_rules(tmp_path):
+    write(tmp_path, "original", [1, 0, 1, 1], search=SMALL)
+    write(tmp_path, "original", [1, 1, 1, 1], search=BIG, budget=100)  # a larger search, given more time
+    write(tmp_path, "noop", [0, 0, 1, 0])
+    found = {s.condition: s for s in summarise(tmp_path)}
+    assert found["noop"].against == f"original {SMALL}"
+    assert found["noop"].difference == pytest.approx(-0.5)
+
+
 def test_json_has_the_promised_keys(tmp_path):
     write(tmp_path, "original", [0, 1], search=BIG)
     write(tmp_path, "acid", [1, 1], search=BIG, lam=0.07)

@@ -21,7 +21,7 @@ Starts = Literal["strict", "paper"]
 
 _GROUP = ("task", "model", "condition", "search", "lambda", "split")
 _SAME_BASELINE = ("task", "model", "split")
-_RULES = ("goal_offset", "budget")
+_RULES = tuple(name for name in SAME_IN_A_FILE if name != "checkpoints")
 
 
 @dataclass(frozen=True)

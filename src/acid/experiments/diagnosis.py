@@ -193,7 +193,7 @@ def _identified(actions: Tensor, inferred: Tensor) -> float:
     Directions are those along which the error is uncorrelated, not single numbers: the verifier may know the sum of two
     and nothing of their difference.
     """
-    error, total = ((x - x.mean(0)).T.cov().double() for x in (actions - inferred, actions))
+    error, total = (x.T.cov().double() for x in (actions - inferred, actions))
     shares = torch.linalg.eigvals(torch.linalg.pinv(total) @ error).real
     return float((1 - shares).clamp(0, 1).sum())
 

@@ -22,7 +22,7 @@ class LeWMConfig:
 
 
 class LeWMObjective(nn.Module):
-    """Mean squared error of the next embedding (no stop-gradient) plus SIGReg on all embeddings.
+    """Mean squared error of the next embedding (no stop-gradient), SIGReg on all embeddings, and what else is asked.
 
     SIGReg tests a sample, and small ones pass easily: with a few dozen windows a batch, embeddings that fill a third of
     their dimensions look Gaussian enough, and what moves fast or is small is left out of them. Pooling helps there.
