@@ -10,7 +10,7 @@ from small_navigation import LOOP, SIDE, TOKENS, WORLD_MODEL
 
 from acid.data import EpisodeWriter
 from acid.experiments import cell as cells
-from acid.experiments import setups
+from acid.experiments import navigation_poses, setups
 from acid.experiments.cell import Cell
 from acid.models import compact, nwm
 from acid.nn.lpips import load_lpips
@@ -65,6 +65,7 @@ def trained(drives: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def small_cell(drives: Path, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SmallCell:
     """The cell with a small search; its cases are kept apart from those that are shipped."""
     monkeypatch.setattr(cells, "ASSETS", tmp_path / "assets")
+    monkeypatch.setattr(navigation_poses, "ROUNDS", 1)
     search = CEM(samples=6, iterations=1, elites=2)
     monkeypatch.setitem(setups.SETUPS, "navigation", replace(setups.SETUPS["navigation"], search=search))
     return SmallCell(Cell("navigation", "nwm", trained), drives)

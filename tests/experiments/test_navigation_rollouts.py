@@ -16,6 +16,7 @@ from acid.evaluation.path_cases import load_cases
 from acid.experiments import navigation_rollouts
 from acid.experiments.navigation import NavigationTable
 from acid.experiments.navigation_planning import Parts
+from acid.experiments.navigation_poses import Locator
 from acid.experiments.navigation_rollouts import Rollouts, draw, imagine, measure, relations, run_rollouts
 from acid.tasks.navigation import Navigation
 
@@ -27,7 +28,19 @@ def made_up(follow: float, *, n: int = 60, seed: int = 0) -> Rollouts:
     residual = np.stack([error**follow * np.exp(0.1 * rng.normal(size=error.shape)), *rng.random((2, n, 8))], -1)
     small = np.zeros((n, 8))
     return Rollouts(
-        tuple(f"c{k}" for k in range(n)), {"model": "m"}, residual, 0.1 * residual, error, error, small, -error, small
+        tuple(f"c{k}" for k in range(n)),
+        {"model": "m"},
+        residual=residual,
+        residual_true=0.1 * residual,
+        lpips=error,
+        lpips_tokens=error,
+        lpips_floor=small,
+        psnr=-error,
+        psnr_floor=small,
+        place=error,
+        place_floor=small,
+        departure=np.stack([error] * 3, -1),
+        departure_floor=np.stack([small] * 3, -1),
     )
 
 
@@ -43,15 +56,22 @@ def test_frames_that_are_imagined_perfectly_differ_by_the_tokenizer_alone(table:
     case = load_cases(table.cell.cases_file("test"), table._protocol("test"), "navigation")[0]
     with closing(Navigation(size=32, worlds=1)) as task:
         rollout = imagine(parts, case, 0, task)
-    assert rollout.latents.shape == (9, 4, 3)
-    assert torch.equal(rollout.latents[0], rollout.encoded[0])
-    perfect = measure(parts, replace(rollout, latents=rollout.encoded))
+        assert rollout.latents.shape == (9, 4, 3)
+        assert torch.equal(rollout.latents[0], rollout.encoded[0])
+        measured, perfect, turned = (
+            measure(parts, one, Locator(parts, task, case.world, torch.Generator().manual_seed(0)))
+            for one in (
+                rollout,
+                replace(rollout, latents=rollout.encoded),
+                replace(rollout, actions=rollout.actions + torch.tensor([0.0, 0.0, 0.5])),
+            )
+        )
     np.testing.assert_array_equal(perfect["residual"], perfect["residual_true"])
     np.testing.assert_array_equal(perfect["lpips"], perfect["lpips_floor"])
     np.testing.assert_allclose(perfect["lpips_tokens"], 0, atol=1e-6)
-    turned = measure(parts, replace(rollout, actions=rollout.actions + torch.tensor([0.0, 0.0, 0.5])))
-    np.testing.assert_allclose(turned["residual"][:, :2], measure(parts, rollout)["residual"][:, :2], rtol=1e-4)
-    assert (turned["residual"][:, 2] > measure(parts, rollout)["residual"][:, 2]).any()
+    for name in ("residual", "departure"):
+        np.testing.assert_allclose(turned[name][:, :2], measured[name][:, :2], rtol=1e-4)
+        assert (turned[name][:, 2] > measured[name][:, 2]).any()
 
 
 def test_rollouts_are_kept_and_made_anew_for_other_cases(table: NavigationTable, monkeypatch) -> None:
@@ -80,7 +100,7 @@ def test_pictures_and_figures_are_drawn(table: NavigationTable, tmp_path: Path) 
 
 def test_a_residual_that_follows_the_error_is_found_and_noise_is_not() -> None:
     by = {(r.residual, r.error): r for r in relations(made_up(1.0))}
-    for error in ("LPIPS", "−PSNR"):
+    for error in ("LPIPS", "place", "step"):
         found = by["forward", error]
         for relation in (found.pooled, found.within, found.by_trajectory):
             assert relation.low > 0.8

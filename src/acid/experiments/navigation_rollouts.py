@@ -1,7 +1,7 @@
 """Does the consistency score tell where imagination fails? Rollouts of NWM under the actions that were really taken.
 
-For every held-out case: the residual of each imagined step, that of the same step between the true frames, and how far
-the imagined frame is from the true one. No search is involved.
+For every held-out case: the residual of each imagined step, that of the same step between the true frames, how far the
+imagined frame is from the true one, and how far the pose from which the simulator would see it is from the true pose.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from acid.evaluation.table import markdown
 from acid.experiments.cell import Cell
 from acid.experiments.evaluate import Progress
 from acid.experiments.navigation_planning import MODEL, TASK, Parts, Seen
+from acid.experiments.navigation_poses import Locator
 from acid.report import SheetRow, consistency_per_step, followed_steps, sheet
 from acid.training.tokenizer import perceived, psnr
 
@@ -53,6 +54,10 @@ class Rollouts:
     lpips_floor: np.ndarray  # [n, H] of the true frames as the tokenizer draws them against the true ones
     psnr: np.ndarray  # [n, H] in dB, as are the next
     psnr_floor: np.ndarray  # [n, H]
+    place: np.ndarray  # [n, H] m from the true place to where an imagined frame is found in the simulator
+    place_floor: np.ndarray  # [n, H] the same of the true frames as the tokenizer draws them
+    departure: np.ndarray  # [n, H, 3] of the steps between imagined frames, as found, from their actions; like residuals
+    departure_floor: np.ndarray  # [n, H, 3]
 
     @property
     def score(self) -> np.ndarray:
@@ -81,6 +86,8 @@ class Rollouts:
         if not path.is_file():
             raise DataError(f"there are no rollouts at {path}: run `acid reproduce navigation` without --no-evaluate")
         content = json.loads(path.read_text())
+        if missing := [field.name for field in fields(cls) if field.name not in content]:
+            raise DataError(f"{path} lacks {', '.join(missing)}: delete it and run `acid reproduce navigation` again")
         arrays = {n: np.asarray(v) for n, v in content.items() if n not in ("cases", "checkpoints")}
         return cls(tuple(content["cases"]), content["checkpoints"], **arrays)
 
@@ -102,7 +109,9 @@ def run_rollouts(cell: Cell, protocol: Protocol, results: Path, *, progress: Pro
     with closing(tasks.make(TASK, size=parts.model.observation_size)) as task:
         for done, case in enumerate(cases):
             report(done, len(cases))
-            found.append(measure(parts, imagine(parts, case, protocol.seed, task)))  # type: ignore[arg-type]
+            rollout = imagine(parts, case, protocol.seed, task)  # type: ignore[arg-type]
+            generator = torch.Generator().manual_seed(plan_seed(protocol.seed, case.id, 0))
+            found.append(measure(parts, rollout, Locator(parts, task, case.world, generator)))  # type: ignore[arg-type]
     report(len(cases), len(cases))
     arrays = {name: np.stack([one[name] for one in found]) for name in found[0]}
     rollouts = Rollouts(tuple(case.id for case in cases), checkpoints, **arrays)
@@ -118,32 +127,46 @@ class Imagined:
     encoded: Tensor  # [H + 1, P, D] of the true frames
     latents: Tensor  # [H + 1, P, D], the first one observed, the others imagined
     actions: Tensor  # [H, A], normalised
+    driven: np.ndarray  # [H + 1, 3], the true poses
 
 
 @torch.no_grad()
 def imagine(parts: Parts, case: PathCase, seed: int, task: Navigation) -> Imagined:
     seen = Seen.of(case, task)
     start = parts.model.encode(seen.context)
-    actions = torch.from_numpy(normalise(displacements(case.driven))).float()
+    actions = _actions(case.driven)
     latents = parts.model.rollout(start, actions[None, None], seeds=[plan_seed(seed, case.id, 0)])[0, 0]
     true = torch.cat([seen.context[0, -1:], seen.future[0]])
     encoded = torch.cat([start[0, -1:], parts.model.encode(seen.future[0])])
-    return Imagined(true, encoded, torch.cat([start[0, -1:], latents]), actions)
+    return Imagined(true, encoded, torch.cat([start[0, -1:], latents]), actions, case.driven)
+
+
+def _actions(poses: np.ndarray) -> Tensor:
+    """Between poses [H + 1, 3]: [H, A], normalised."""
+    return torch.from_numpy(normalise(displacements(poses))).float()
 
 
 @torch.no_grad()
-def measure(parts: Parts, rollout: Imagined) -> dict[str, np.ndarray]:
+def measure(parts: Parts, rollout: Imagined, locator: Locator) -> dict[str, np.ndarray]:
     """The columns of `Rollouts` for one case."""
-    consistency, model = parts.consistency(), parts.model
-    assert consistency.units is not None
-    wanted = consistency.units(rollout.actions)
+    model, units = parts.model, parts.consistency().units
+    assert units is not None
 
     def residual(latents: Tensor) -> Tensor:
         seen = model.tokenizer.features(latents)
-        return (wanted - parts.verifier.infer(seen[:-1], seen[1:])).square()
+        return (units(rollout.actions) - parts.verifier.infer(seen[:-1], seen[1:])).square()
+
+    def departure(places: np.ndarray) -> Tensor:
+        moved = _actions(np.concatenate([rollout.driven[:1], places]))
+        return (units(moved) - units(rollout.actions)).square()
+
+    def off(places: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.linalg.norm(places[:, :2] - rollout.driven[1:, :2], axis=1))
 
     true = rollout.true[1:].float() / 255
     imagined, drawn = model.decode(rollout.latents[1:]), model.decode(rollout.encoded[1:])
+    steps = displacements(rollout.driven)
+    seen_from, drawn_from = (locator.follow(frames, rollout.driven[0], steps) for frames in (imagined, drawn))
     found = {
         "residual": residual(rollout.latents),
         "residual_true": residual(rollout.encoded),
@@ -152,6 +175,10 @@ def measure(parts: Parts, rollout: Imagined) -> dict[str, np.ndarray]:
         "lpips_floor": perceived(parts.lpips, drawn, true),
         "psnr": psnr(imagined, true),
         "psnr_floor": psnr(drawn, true),
+        "place": off(seen_from),
+        "place_floor": off(drawn_from),
+        "departure": departure(seen_from),
+        "departure_floor": departure(drawn_from),
     }
     return {name: value.double().numpy() for name, value in found.items()}
 
@@ -172,8 +199,11 @@ def relations(rollouts: Rollouts) -> list[Relation]:
     so_far = np.cumsum(rollouts.score, 1) / np.arange(1, rollouts.score.shape[1] + 1)
     residuals = {"ACID's": rollouts.score, "ACID's, mean so far": so_far}
     residuals |= {name: rollouts.residual[..., k] for k, name in enumerate(DIMENSIONS)}
-    errors = {"LPIPS": rollouts.lpips, "−PSNR": -rollouts.psnr, "LPIPS to tokens": rollouts.lpips_tokens}
-    return [_relation(a, b, residuals[a], errors[b]) for b in errors for a in residuals]
+    errors = {"LPIPS": rollouts.lpips, "LPIPS to tokens": rollouts.lpips_tokens, "place": rollouts.place}
+    found = [_relation(a, b, residuals[a], errors[b]) for b in errors for a in residuals]
+    departures = {"ACID's": rollouts.departure.sum(-1)}
+    departures |= {name: rollouts.departure[..., k] for k, name in enumerate(DIMENSIONS)}
+    return found + [_relation(a, "step", residuals[a], departures[a]) for a in departures]
 
 
 def _relation(name: str, error: str, a: np.ndarray, b: np.ndarray) -> Relation:
@@ -188,7 +218,7 @@ def _relation(name: str, error: str, a: np.ndarray, b: np.ndarray) -> Relation:
 
 def describe(rollouts: Rollouts, found: Sequence[Relation]) -> list[str]:
     """Lines of Markdown: the relations, and how often a step does not follow its action."""
-    heading = ["residual of a step", "error of its frame", "all steps", "at one step", "trajectories"]
+    heading = ["residual of a step", "error", "all steps", "at one step", "trajectories"]
     rows = [[r.residual, r.error, *map(interval, (r.pooled, r.within, r.by_trajectory))] for r in found]
     missed = (rollouts.score > rollouts.threshold).mean(0)
     return [
@@ -197,6 +227,11 @@ def describe(rollouts: Rollouts, found: Sequence[Relation]) -> list[str]:
         "",
         markdown(heading, rows, texts=2),
         "",
+        "LPIPS: of the imagined frame against the true one; to tokens: against the true one as the tokenizer draws it; "
+        "place: from where the simulator would see the imagined frame, in metres from the true place; step: how far the "
+        "step between two such poses departs from its action, the same number of it as the residual's.",
+        f"Place off by {_over_steps(rollouts.place, 2)} m step by step; true frames are found within "
+        f"{rollouts.place_floor.mean():.2f} m.",
         f"LPIPS {_over_steps(rollouts.lpips)} (of the tokenizer alone {_over_steps(rollouts.lpips_floor)}); PSNR "
         f"{_over_steps(rollouts.psnr, 1)} dB ({_over_steps(rollouts.psnr_floor, 1)}), step by step.",
         f"A step counts as not followed if its residual is above {rollouts.threshold:.2f}, as are "

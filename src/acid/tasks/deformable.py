@@ -172,7 +172,8 @@ class Rope(Deformable):
     )
     particles: ClassVar[int] = 51
     radius: ClassVar[float] = 0.074
-    room: ClassVar[float] = 0.5  # for the pusher behind a rope that lies at the border
+    border: ClassVar[float] = 2.5
+    room: ClassVar[float] = 0.5  # for the pusher behind a rope that lies at the border of its reach
 
     def _draw_radii(self, rng: np.random.Generator) -> np.ndarray:
         return np.full(self.particles, self.radius)
