@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,22 +104,17 @@ class Cell:
 
     def search_name(self, search: Search) -> str:
         """How rows name a search, and how far it looks if that is not the task's setup."""
-        return search_name(search) + self._far
-
-    def looks_as_far_as(self, named: str) -> bool:
-        """Whether a search of that name plans as many steps as this cell."""
-        return (found.group() if (found := re.search(r"-h\d+$", named)) else "") == self._far
-
-    @property
-    def _far(self) -> str:
-        return "" if self.horizon is None else f"-h{self.horizon}"
+        return search_name(search) + ("" if self.horizon is None else f"-h{self.horizon}")
 
     @property
     def choice_file(self) -> Path:
-        """Where the chosen λ is kept: one for a world model on all tasks, or one in the cell's own folder."""
+        """Where the chosen λ is kept: one for a world model on all tasks, or one in the cell's own folder.
+
+        It is chosen with plans as long as the task's setup has, and used with longer ones too.
+        """
         if self.folder is None and not self.setup.own_lambda:
             return ASSETS / f"lambda-{self.model}.json"
-        return self.root / f"lambda{self._far}.json"
+        return self.root / "lambda.json"
 
     def choose_lambdas(self, lambdas: Mapping[str, float], reason: str) -> Path:
         """Remember which λ to plan with under each condition, and why."""

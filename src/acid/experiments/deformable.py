@@ -24,7 +24,7 @@ TASKS = ("rope", "granular")
 MODEL = "dinowm"
 AHEAD = 5  # pushes, planned and executed at once, beside one at a time
 LAMBDAS = {"original": (), "acid": (0.3, 1.0, 3.0), "control": (0.3, 1.0), "change": (0.3, 1.0)}  # to choose from
-CHOOSING_EPISODES = 12
+CHOOSING_EPISODES = 24
 CONDITIONS = ("original", "acid", "control", "noop", "random", "change", "clipped", "acid-clipped")
 CONDITIONS_AHEAD = ("original", "acid", "control")
 FOR_INSIGHT = ("change", "clipped", "acid-clipped")
@@ -68,16 +68,14 @@ class DeformableTable:
     controls: int = 50  # instances for the controls that only tell what the gain is made of
 
     def choose(self, *, processes: int = 1, progress: Progress | None = None) -> str:
-        """Choose λ for ACID and for the controls, on instances that are not reported."""
-        work = []
-        for cell in self._cells():
+        """Choose λ for ACID and for the controls, one push at a time, on instances that are not reported."""
+        work, cells = [], [Cell(task, MODEL) for task in self.tasks]
+        for cell in cells:
             protocol = cell.setup.protocol(episodes=CHOOSING_EPISODES, split="select")
             for name, lambdas in LAMBDAS.items():
-                if name not in _conditions(cell):
-                    continue
                 work += jobs(cell, [name], cell.setup.search, lambdas, protocol, self.results, batch=BATCH)
         evaluate(work, processes=processes, progress=progress)
-        return "\n".join(remember_lambdas(cell, self.results) for cell in self._cells())
+        return "\n".join(remember_lambdas(cell, self.results) for cell in cells)
 
     def run(self, *, processes: int = 1, progress: Progress | None = None) -> None:
         """Every condition of both tasks; what is in the results already is not run again.

@@ -168,7 +168,7 @@ def remember_lambdas(cell: Cell, results: Path) -> str:
     """Choose λ on "select" episodes, of all tasks or of the cell's alone, and keep it; returns what was found."""
     tried = [s for s in summarise(results, split="select") if s.model == cell.model and s.lam is not None]
     if cell.setup.own_lambda:
-        tried = [s for s in tried if s.task == cell.task and cell.looks_as_far_as(s.search)]
+        tried = [s for s in tried if s.task == cell.task]
     names = sorted({s.condition for s in tried})
     lambdas = {name: choose_lambda(tried, cell.model, name) for name in names}
     told = "; ".join(f"{s.task} {s.search} {s.condition} λ {s.lam:g}: {value(s, s.mean)} of {s.n}" for s in tried)
