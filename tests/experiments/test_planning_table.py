@@ -25,14 +25,15 @@ def chosen(monkeypatch):
     monkeypatch.setattr(planning, "shipped", lambda: every)
 
 
-def write(folder, task, model, name, wins, lam=None, solved=0):
+def write(folder, task, model, name, wins, lam=None, solved=0, split="test", search=planning.SEARCH):
     """Ten unsolved episodes of which `wins` succeed, after some that were solved at the start and succeed."""
-    condition = Condition(task, model, name, search_name(planning.SEARCH), lam)
-    path = condition.file(folder, "test")
+    condition = Condition(task, model, name, search_name(search), lam)
+    path = condition.file(folder, split)
     path.parent.mkdir(parents=True, exist_ok=True)
     outcomes = [(True, True)] * solved + [(False, k < wins) for k in range(10)]
     rows = [
-        SHARED | condition.columns() | {"instance": f"{task}{k}", "draw": k, "solved_at_start": s, "success": won}
+        {**SHARED, **condition.columns(), "split": split}
+        | {"instance": f"{task}{k}", "draw": k, "solved_at_start": s, "success": won}
         for k, (s, won) in enumerate(outcomes)
     ]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -136,3 +137,14 @@ def test_a_lambda_is_chosen_before_it_is_needed(table, monkeypatch):
     monkeypatch.setattr(PlanningTable, "_jobs", lambda *_: done.append("jobs") or [])
     table.run()
     assert done == ["choose", "jobs", "jobs"]
+
+
+def test_one_lambda_serves_all_tasks_and_other_searches_do_not_count(table, monkeypatch):
+    monkeypatch.setattr(planning, "evaluate", lambda work, **_: None)
+    monkeypatch.setattr(Cell, "choice_file", table.results / "lambda.json")
+    for lam, wins in ((0.07, (9, 1)), (0.2, (7, 8)), (0.5, (6, 2))):
+        for task, won in zip(("cube", "reacher"), wins, strict=True):
+            write(table.results, task, "lewm", "acid", won, lam, split="select", search=planning.CHOOSING)
+        write(table.results, "reacher", "lewm", "acid", 10 if lam == 0.5 else 0, lam, split="select", search=TINY)
+    assert "λ = 0.2 for acid" in table.choose()
+    assert json.loads((table.results / "lambda.json").read_text())["acid"] == 0.2

@@ -164,9 +164,13 @@ def draw(cell: Cell, data: Path, protocol: Protocol) -> Instances:
     return instances
 
 
-def remember_lambdas(cell: Cell, results: Path) -> str:
-    """Choose λ on "select" episodes, of all tasks or of the cell's alone, and keep it; returns what was found."""
+def remember_lambdas(cell: Cell, results: Path, *, search: str | None = None) -> str:
+    """Choose λ on "select" episodes, of all tasks or of the cell's alone, and keep it; returns what was found.
+
+    Every search that was tried counts, or the named one alone.
+    """
     tried = [s for s in summarise(results, split="select") if s.model == cell.model and s.lam is not None]
+    tried = [s for s in tried if search in (None, s.search)]
     if cell.setup.own_lambda:
         tried = [s for s in tried if s.task == cell.task]
     names = sorted({s.condition for s in tried})

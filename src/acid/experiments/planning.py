@@ -53,7 +53,8 @@ class PlanningTable:
             for job in jobs(cell, [name], CHOOSING, lambdas, protocol, self.results, batch=16)
         ]
         evaluate(work, processes=processes, progress=progress)
-        return "\n".join(remember_lambdas(cell, self.results) for cell in self._one_each())
+        named = search_name(CHOOSING)
+        return "\n".join(remember_lambdas(cell, self.results, search=named) for cell in self._one_each())
 
     def run(self, *, processes: int = 1, progress: Progress | None = None) -> None:
         """Every condition of every cell; what is in the results already is not run again.
