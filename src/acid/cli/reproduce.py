@@ -29,7 +29,7 @@ class Reproduce:
     models: tuple[str, ...] = ("lewm", "pldm")
     """Of the table "planning"."""
     episodes: int | None = None
-    """Default: 200 (planning, navigation), 50 (deformable)."""
+    """Default: 200 (planning, navigation), 100 (deformable)."""
     results: Path = Path("results")
     processes: int = 2
     choose: bool = False

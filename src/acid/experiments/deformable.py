@@ -64,7 +64,7 @@ class DeformableTable:
 
     results: Path = Path("results")
     tasks: Sequence[str] = TASKS
-    episodes: int = 50
+    episodes: int = 100
     controls: int = 50  # instances for the controls that only tell what the gain is made of
 
     def choose(self, *, processes: int = 1, progress: Progress | None = None) -> str:
