@@ -24,7 +24,7 @@ TASKS = ("rope", "granular")
 MODEL = "dinowm"
 AHEAD = 5  # pushes, planned and executed at once, beside one at a time
 LAMBDAS = {"original": (), "acid": (0.3, 1.0, 3.0), "control": (0.3, 1.0), "change": (0.3, 1.0)}  # to choose from
-CHOOSING_EPISODES = 24
+EPISODES, CHOOSING_EPISODES = 100, 24
 CONDITIONS = ("original", "acid", "control", "noop", "random", "change", "clipped", "acid-clipped")
 CONDITIONS_AHEAD = ("original", "acid", "control")
 FOR_INSIGHT = ("change", "clipped", "acid-clipped")
@@ -64,7 +64,7 @@ class DeformableTable:
 
     results: Path = Path("results")
     tasks: Sequence[str] = TASKS
-    episodes: int = 100
+    episodes: int = EPISODES
     controls: int = 50  # instances for the controls that only tell what the gain is made of
 
     def choose(self, *, processes: int = 1, progress: Progress | None = None) -> str:
