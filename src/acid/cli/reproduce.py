@@ -62,7 +62,8 @@ class Reproduce:
         if self.name == "navigation":
             return navigation.NavigationTable(self.results, self.episodes or 200, self.folder, self.data)
         if self.name == "deformable":
-            return deformable.DeformableTable(self.results, self.tasks or deformable.TASKS, self.episodes or deformable.EPISODES)
+            chosen, episodes = self.tasks or deformable.TASKS, self.episodes or deformable.EPISODES
+            return deformable.DeformableTable(self.results, chosen, episodes)
         return planning.PlanningTable(self.results, self.tasks or planning.TASKS, self.models, self.episodes or 200)
 
 
