@@ -50,8 +50,7 @@ def test_a_frame_is_found_from_a_guess_that_is_off(locator: Locator) -> None:
 
 
 def test_frames_that_take_other_steps_than_asked_are_followed(locator: Locator) -> None:
-    asked = np.tile([0.2, 0.0, 0.0], (4, 1))
-    taken = asked + [0.0, 0.0, 0.04]
+    asked, taken = (np.tile(step, (4, 1)) for step in ([0.2, 0.0, 0.0], [0.2, 0.0, 0.04]))
     path = integrate(taken, START)
     found = locator.follow(seen(locator, path[1:]), START, asked)
     turned = displacements(np.concatenate([START[None], found]))[:, 2]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from acid import tasks
-from acid.evaluation import Condition, bootstrap_mean, load_instances, paired, read_rows
+from acid.evaluation import Condition, Paired, bootstrap_mean, load_instances, paired, read_rows
 from acid.evaluation.conditions import PLANNERS, WEIGHTED
 from acid.evaluation.table import markdown, p_value
 from acid.experiments.cell import Cell, planner
@@ -56,6 +56,7 @@ class Line:
     imagined: float | None  # mean over all pushes: what the readout sees in the imagined latents
     executed: float | None  # mean over all pushes: what then was
     over_steps: list[float]  # mean before the first push and after each
+    differences: list[Paired]  # from Original, after each push; none for Original itself
 
 
 @dataclass(frozen=True)
@@ -189,13 +190,14 @@ def _may_run(cell: Cell, name: str) -> bool:
 def _line(
     cell: Cell, condition: Condition, rows: Sequence[Mapping[str, Any]], original: Sequence[Mapping[str, Any]] | None
 ) -> Line:
-    final = _final(rows)
+    final = _after(rows, -1)
     interval = bootstrap_mean(list(final.values()))
-    compared = None if original is None or condition.name == "original" else paired(final, _final(original))
-    better = None
-    if compared is not None and original is not None:
-        other = _final(original)
+    better, differences = None, []
+    if original is not None and condition.name != "original":
+        differences = [paired(_after(rows, push), _after(original, push)) for push in range(_pushes(rows, original))]
+        other = _after(original, -1)
         better = float(np.mean([final[key] < other[key] for key in final.keys() & other.keys()]))
+    compared = differences[-1] if differences else None
     steps = sum(row["steps"] for row in rows)
     imagined = [value for row in rows for value in row["imagined_errors"]]
     return Line(
@@ -216,11 +218,18 @@ def _line(
         float(np.mean(imagined)) if imagined else None,
         float(np.mean([value for row in rows for value in row["errors"]])) if imagined else None,
         [point.mean for point in _curve(rows)],
+        differences,
     )
 
 
-def _final(rows: Sequence[Mapping[str, Any]]) -> dict[Any, float]:
-    return {(row["seed"], row["instance"]): float(row["final_error"]) for row in rows}
+def _after(rows: Sequence[Mapping[str, Any]], push: int) -> dict[Any, float]:
+    """The error after a push, by instance; −1 is the last."""
+    return {(row["seed"], row["instance"]): float(row["errors"][push]) for row in rows}
+
+
+def _pushes(*conditions: Sequence[Mapping[str, Any]]) -> int:
+    """How many pushes every episode of all conditions has."""
+    return min(len(row["errors"]) for rows in conditions for row in rows)
 
 
 def _curve(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
@@ -231,7 +240,8 @@ def _curve(rows: Sequence[Mapping[str, Any]]) -> list[Measured]:
 
 
 def plateau(lines: Sequence[Line]) -> str:
-    """After how many pushes Original, and after how many ACID, is as good as Original ever gets; empty if unknown."""
+    """After how many pushes Original, and after how many ACID, is as good as Original ever gets; and ACID's difference
+    after each push. Empty if unknown."""
     by = {line.condition: line for line in lines}
     if not {"original", "acid"} <= by.keys():
         return ""
@@ -239,9 +249,10 @@ def plateau(lines: Sequence[Line]) -> str:
     reached = {name: _reaches(by[name].over_steps, level) for name in ("original", "acid")}
     told = "never gets there" if reached["acid"] is None else f"after {reached['acid']}"
     setting = f"{lines[0].task}, {_plans(lines[0].horizon)}"
+    after = "; ".join(f"{d.difference:+.3f} [{d.low:+.3f}, {d.high:+.3f}]" for d in by["acid"].differences)
     return (
         f"{setting}: Original's lowest mean, {level:.3f}, is reached (within 2 %) by Original after "
-        f"{reached['original']} pushes; ACID {told}"
+        f"{reached['original']} pushes; ACID {told}. ACID against Original after each push: {after}"
     )
 
 

@@ -56,7 +56,7 @@ class Rollouts:
     psnr_floor: np.ndarray  # [n, H]
     place: np.ndarray  # [n, H] m from the true place to where an imagined frame is found in the simulator
     place_floor: np.ndarray  # [n, H] the same of the true frames as the tokenizer draws them
-    departure: np.ndarray  # [n, H, 3] of the steps between imagined frames, as found, from their actions; like residuals
+    departure: np.ndarray  # [n, H, 3] of the steps between frames so found from their actions, in units like residuals
     departure_floor: np.ndarray  # [n, H, 3]
 
     @property
@@ -228,8 +228,8 @@ def describe(rollouts: Rollouts, found: Sequence[Relation]) -> list[str]:
         markdown(heading, rows, texts=2),
         "",
         "LPIPS: of the imagined frame against the true one; to tokens: against the true one as the tokenizer draws it; "
-        "place: from where the simulator would see the imagined frame, in metres from the true place; step: how far the "
-        "step between two such poses departs from its action, the same number of it as the residual's.",
+        "place: from where the simulator would see the imagined frame, in metres from the true place; step: how far "
+        "the step between two such poses departs from its action, the same number of it as the residual's.",
         f"Place off by {_over_steps(rollouts.place, 2)} m step by step; true frames are found within "
         f"{rollouts.place_floor.mean():.2f} m.",
         f"LPIPS {_over_steps(rollouts.lpips)} (of the tokenizer alone {_over_steps(rollouts.lpips_floor)}); PSNR "
