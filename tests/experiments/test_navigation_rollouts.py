@@ -106,7 +106,8 @@ def test_a_residual_that_follows_the_error_is_found_and_noise_is_not() -> None:
             assert relation.low > 0.8
             assert relation.n == 60
         assert by["turn", error].pooled.low < 0 < by["turn", error].pooled.high
-        assert by["ACID's", error].pooled.low > 0.5
+        if error != "step":  # each number of an action with its own
+            assert by["ACID's", error].pooled.low > 0.5
 
 
 def test_what_only_grows_with_the_step_is_not_found_within_a_step() -> None:

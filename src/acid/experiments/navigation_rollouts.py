@@ -201,9 +201,8 @@ def relations(rollouts: Rollouts) -> list[Relation]:
     residuals |= {name: rollouts.residual[..., k] for k, name in enumerate(DIMENSIONS)}
     errors = {"LPIPS": rollouts.lpips, "LPIPS to tokens": rollouts.lpips_tokens, "place": rollouts.place}
     found = [_relation(a, b, residuals[a], errors[b]) for b in errors for a in residuals]
-    departures = {"ACID's": rollouts.departure.sum(-1)}
-    departures |= {name: rollouts.departure[..., k] for k, name in enumerate(DIMENSIONS)}
-    return found + [_relation(a, "step", residuals[a], departures[a]) for a in departures]
+    own = [(name, rollouts.departure[..., k]) for k, name in enumerate(DIMENSIONS)]
+    return found + [_relation(name, "step", residuals[name], departure) for name, departure in own]
 
 
 def _relation(name: str, error: str, a: np.ndarray, b: np.ndarray) -> Relation:
