@@ -10,6 +10,7 @@ from acid import cli, tasks
 from acid.evaluation.path_cases import load_cases
 from acid.experiments.cell import Cell
 from acid.experiments.navigation_planning import Parts
+from acid.experiments.navigation_poses import Locator
 from acid.experiments.navigation_rollouts import imagine, measure
 
 CASES = 6
@@ -27,7 +28,9 @@ def imagined(cell):
     cases = load_cases(cell.cases_file("test"), cell.setup.protocol(episodes=CASES), cell.task)
     with closing(tasks.make(cell.task, size=parts.model.observation_size)) as task:
         rollouts = [imagine(parts, case, 0, task) for case in cases]
-    return rollouts, [measure(parts, rollout) for rollout in rollouts]
+        generator = torch.Generator().manual_seed(0)
+        locators = [Locator(parts, task, case.world, generator) for case in cases]
+        return rollouts, [measure(parts, *pair) for pair in zip(rollouts, locators, strict=True)]
 
 
 def test_files_are_small_enough_to_ship(cell):
@@ -55,6 +58,12 @@ def test_imagined_frames_are_nearer_to_the_true_ones_than_the_last_frame_is(imag
     copied = np.mean([error(rollout.true[0], rollout.true[ahead]) / 255**2 for rollout in rollouts])
     drawn = np.mean([10 ** (-found["psnr"][ahead - 1] / 10) for found in measured])
     assert drawn < copied
+
+
+def test_true_frames_are_found_where_they_were_seen_and_imagined_ones_elsewhere(imagined):
+    _, measured = imagined
+    assert np.mean([found["place_floor"] for found in measured]) < 0.06
+    assert np.mean([found["place"] for found in measured]) > 0.1
 
 
 def test_true_steps_are_more_consistent_than_imagined_ones(imagined):
