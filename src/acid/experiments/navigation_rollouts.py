@@ -229,8 +229,8 @@ def describe(rollouts: Rollouts, found: Sequence[Relation]) -> list[str]:
         "LPIPS: of the imagined frame against the true one; to tokens: against the true one as the tokenizer draws it; "
         "place: from where the simulator would see the imagined frame, in metres from the true place; step: how far "
         "the step between two such poses departs from its action, the same number of it as the residual's.",
-        f"Place off by {_over_steps(rollouts.place, 2)} m step by step; true frames are found within "
-        f"{rollouts.place_floor.mean():.2f} m.",
+        f"Place off by {_over_steps(rollouts.place, 2)} m step by step; true frames are found "
+        f"{rollouts.place_floor.mean():.2f} m from where they were seen.",
         f"LPIPS {_over_steps(rollouts.lpips)} (of the tokenizer alone {_over_steps(rollouts.lpips_floor)}); PSNR "
         f"{_over_steps(rollouts.psnr, 1)} dB ({_over_steps(rollouts.psnr_floor, 1)}), step by step.",
         f"A step counts as not followed if its residual is above {rollouts.threshold:.2f}, as are "
