@@ -40,7 +40,6 @@ def made_up(follow: float, *, n: int = 60, seed: int = 0) -> Rollouts:
         place=error,
         place_floor=small,
         departure=np.stack([error] * 3, -1),
-        departure_floor=np.stack([small] * 3, -1),
     )
 
 

@@ -57,7 +57,6 @@ class Rollouts:
     place: np.ndarray  # [n, H] m from the true place to where an imagined frame is found in the simulator
     place_floor: np.ndarray  # [n, H] the same of the true frames as the tokenizer draws them
     departure: np.ndarray  # [n, H, 3] of the steps between frames so found from their actions, in units like residuals
-    departure_floor: np.ndarray  # [n, H, 3]
 
     @property
     def score(self) -> np.ndarray:
@@ -178,7 +177,6 @@ def measure(parts: Parts, rollout: Imagined, locator: Locator) -> dict[str, np.n
         "place": off(seen_from),
         "place_floor": off(drawn_from),
         "departure": departure(seen_from),
-        "departure_floor": departure(drawn_from),
     }
     return {name: value.double().numpy() for name, value in found.items()}
 
