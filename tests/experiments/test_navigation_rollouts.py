@@ -32,6 +32,8 @@ def made_up(follow: float, *, n: int = 60, seed: int = 0) -> Rollouts:
         {"model": "m"},
         residual=residual,
         residual_true=0.1 * residual,
+        strayed=residual[..., 0],
+        strayed_true=0.1 * residual[..., 0],
         lpips=error,
         lpips_tokens=error,
         lpips_floor=small,
@@ -66,6 +68,7 @@ def test_frames_that_are_imagined_perfectly_differ_by_the_tokenizer_alone(table:
             )
         )
     np.testing.assert_array_equal(perfect["residual"], perfect["residual_true"])
+    np.testing.assert_array_equal(perfect["strayed"], perfect["strayed_true"])
     np.testing.assert_array_equal(perfect["lpips"], perfect["lpips_floor"])
     np.testing.assert_allclose(perfect["lpips_tokens"], 0, atol=1e-6)
     for name in ("residual", "departure"):
@@ -76,6 +79,9 @@ def test_frames_that_are_imagined_perfectly_differ_by_the_tokenizer_alone(table:
 def test_rollouts_are_kept_and_made_anew_for_other_cases(table: NavigationTable, monkeypatch) -> None:
     made = run_rollouts(table.cell, table._protocol("test"), table.results)
     assert made.residual.shape == (4, 8, 3)
+    scale = np.array(Parts.load(table.cell).verifier.scaler.std[:2])  # type: ignore[union-attr]
+    first = np.sqrt((made.residual[:, 0, :2] * scale**2).sum(-1))  # after one step a path is a step
+    np.testing.assert_allclose(made.strayed[:, 0], first, rtol=1e-3)
     asked = []
     monkeypatch.setattr(navigation_rollouts, "imagine", lambda *_: asked.append(1) or pytest.fail("rolled out again"))
     kept = run_rollouts(table.cell, table._protocol("test"), table.results)
@@ -91,7 +97,7 @@ def test_pictures_and_figures_are_drawn(table: NavigationTable, tmp_path: Path) 
     run_rollouts(table.cell, table._protocol("test"), table.results)
     paths = draw(table.cell, table._protocol("test"), table.results, tmp_path / "figures")
     assert [path.stem for path in paths] == [
-        f"navigation-{name}" for name in ("consistency", "following", "rollouts", "tokenizer")
+        f"navigation-{name}" for name in ("consistency", "following", "path", "rollouts", "tokenizer")
     ]
     for path in paths:
         assert np.asarray(Image.open(path)).std() > 0

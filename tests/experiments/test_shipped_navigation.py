@@ -68,8 +68,9 @@ def test_true_frames_are_found_where_they_were_seen_and_imagined_ones_elsewhere(
 
 def test_true_steps_are_more_consistent_than_imagined_ones(imagined):
     _, measured = imagined
-    true, model = (np.mean([found[name] for found in measured]) for name in ("residual_true", "residual"))
-    assert true < model
+    for kind in ("residual", "strayed"):
+        true, model = (np.mean([found[name] for found in measured]) for name in (f"{kind}_true", kind))
+        assert true < model
 
 
 @pytest.mark.parametrize("command", ["plan", "eval", "demo", "diagnose"])

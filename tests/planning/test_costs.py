@@ -149,6 +149,23 @@ def test_consistency_is_the_mean_of_its_steps_and_vanishes_for_a_true_verifier()
     torch.testing.assert_close(term(imagined, torch.zeros(2, 2, 2)), term.per_step(imagined).mean(-1))
 
 
+def test_along_a_path_errors_that_cancel_count_less_than_errors_that_add_up():
+    class Off(Verifier):
+        def __init__(self, errors):
+            self.errors = torch.tensor(errors, dtype=torch.float64)[:, None]
+
+        def infer(self, latent, next_latent):
+            return imagined.actions + self.errors
+
+    imagined = trajectory()
+    for errors, along in (([1.0, -1.0, 1.0], [1.0, 0.0, 1.0]), ([1.0, 1.0, 1.0], [1.0, 4.0, 9.0])):
+        steps = ActionConsistency(Off(errors)).per_step(imagined)
+        path = ActionConsistency(Off(errors), path=lambda actions: actions.cumsum(-2)).per_step(imagined)
+        size = imagined.actions.shape[-1]
+        torch.testing.assert_close(steps, torch.full_like(steps, size))
+        torch.testing.assert_close(path, size * torch.tensor(along, dtype=torch.float64).expand_as(path))
+
+
 def test_action_norm_prefers_small_actions():
     strong = planner(SEARCHES["cem"], cost=Cost([GoalDistance(), ActionNorm(Adaptive(5.0))])).solve(problem())
     weak = planner(SEARCHES["cem"], cost=goal_cost()).solve(problem())

@@ -11,6 +11,7 @@ from acid.report import (
     Measured,
     consistency_per_step,
     followed_steps,
+    inferred_against_found,
     lambda_sweep,
     spreads,
     success_against_budget,
@@ -68,6 +69,17 @@ def test_consistency_per_step_takes_a_single_plan(tmp_path):
     check(tmp_path / "c.png", (840, 600))
     with pytest.raises(ShapeError, match="'acid'"):
         consistency_per_step(tmp_path / "c.png", {"acid": np.ones(5)})
+
+
+def test_inferred_against_found_shows_a_dot_for_each(tmp_path):
+    x = np.linspace(0.1, 1, 30)
+    inferred_against_found(tmp_path / "i.png", {"all": (x, x), "few": (x[:3], x[:3])}, inferred="a", found="b")
+    image = check(tmp_path / "i.png", (1190, 600)).astype(int)
+    coloured = np.ptp(image, axis=-1) > 60  # text and lines are grey
+    many, few = coloured[:, :595].sum(), coloured[:, 595:].sum()
+    assert many > 5 * few > 0
+    with pytest.raises(ShapeError, match="'none'"):
+        inferred_against_found(tmp_path / "i.png", {"none": (x[:0], x[:0])}, inferred="a", found="b")
 
 
 def test_steps_that_are_not_followed_are_marked(tmp_path):

@@ -184,6 +184,13 @@ def test_a_verifier_of_pictures_in_units_of_its_own(episodes: Episodes, tmp_path
     torch.testing.assert_close(units(SCALER.normalise(steps[:5])), expected, rtol=1e-4, atol=1e-4)
 
 
+def test_the_path_of_a_verifiers_actions_is_the_one_that_poses_take() -> None:
+    steps = torch.randn(4, 8, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    poses = integrate(steps.numpy(), np.zeros(3))
+    places = navigation.verifier_path(SCALER)(SCALER.normalise(steps))
+    np.testing.assert_allclose(places.numpy(), poses[:, 1:, :2], atol=1e-6)
+
+
 def test_the_ratio_is_in_decibels() -> None:
     images = torch.zeros(2, 4, 4, 3)
     torch.testing.assert_close(

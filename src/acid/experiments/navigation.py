@@ -76,7 +76,7 @@ class NavigationTable:
     folder: Path | None = None
     data: Path | None = None
     select: int = 100  # cases that λ is chosen on
-    refined: int = 100  # cases with more than one iteration, whose rollouts cannot be shared
+    refined: int = 200  # cases with more than one iteration, whose rollouts cannot be shared
 
     @property
     def cell(self) -> Cell:

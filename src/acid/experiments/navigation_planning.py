@@ -41,7 +41,7 @@ from acid.planning import (
     StraightLine,
     draw_pool,
 )
-from acid.training.navigation import SCALER, verifier_units
+from acid.training.navigation import SCALER, verifier_path, verifier_units
 from acid.types import Problem, Trajectory
 from acid.verifier import Verifier
 
@@ -106,13 +106,16 @@ class Parts:
     def goal(self) -> DecodedDistance:
         return DecodedDistance(self.model.decode, self.lpips)
 
-    def consistency(self, lam: float = 1.0) -> ActionConsistency:
-        assert self.verifier.scaler is not None
+    def consistency(self, lam: float = 1.0, *, of_path: bool = False) -> ActionConsistency:
+        """ACID's term; of_path: between the places (m) where actions lead, instead of between actions."""
+        scaler = self.verifier.scaler
+        assert scaler is not None
         return ActionConsistency(
             self.verifier,
             Adaptive(lam),
             features=self.model.tokenizer.features,
-            units=verifier_units(self.model.scaler, self.verifier.scaler),
+            units=verifier_units(self.model.scaler, scaler),
+            path=verifier_path(scaler) if of_path else None,
         )
 
     def cost(self, name: str, lam: float | None = None) -> Cost:

@@ -28,8 +28,10 @@ from acid.experiments.cell import Cell
 from acid.experiments.evaluate import Progress
 from acid.experiments.navigation_planning import MODEL, TASK, Parts, Seen
 from acid.experiments.navigation_poses import Locator
-from acid.report import SheetRow, consistency_per_step, followed_steps, sheet
+from acid.planning import ActionConsistency
+from acid.report import SheetRow, consistency_per_step, followed_steps, inferred_against_found, sheet
 from acid.training.tokenizer import perceived, psnr
+from acid.types import Trajectory
 
 if TYPE_CHECKING:
     from acid.tasks.navigation import Navigation
@@ -39,6 +41,8 @@ DIMENSIONS = ("forward", "sideways", "turn")
 NOT_FOLLOWED = 0.95  # a step is not followed if its residual is above this quantile of those between true frames
 SHOWN = (0.3, 0.7, 0.95)  # quantiles of the mean residual: which cases are drawn
 RECONSTRUCTED = 8  # frames on the tokenizer's sheet
+FIGURES = ("consistency", "following", "path", "rollouts", "tokenizer")
+STRAYED_AFTER = (2, 4, 8)  # steps whose places are compared with those that the verifier infers
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class Rollouts:
     checkpoints: Mapping[str, str]
     residual: np.ndarray  # [n, H, 3] of imagined steps
     residual_true: np.ndarray  # [n, H, 3] of the same steps between the true frames, as the tokenizer draws them
+    strayed: np.ndarray  # [n, H] m from where the actions so far lead to where those that the verifier infers do
+    strayed_true: np.ndarray  # [n, H] the same between the true frames
     lpips: np.ndarray  # [n, H] of imagined frames against the true ones
     lpips_tokens: np.ndarray  # [n, H] against the true ones as the tokenizer draws them
     lpips_floor: np.ndarray  # [n, H] of the true frames as the tokenizer draws them against the true ones
@@ -148,12 +154,12 @@ def _actions(poses: np.ndarray) -> Tensor:
 @torch.no_grad()
 def measure(parts: Parts, rollout: Imagined, locator: Locator) -> dict[str, np.ndarray]:
     """The columns of `Rollouts` for one case."""
-    model, units = parts.model, parts.consistency().units
+    model, consistency, of_path = parts.model, parts.consistency(), parts.consistency(of_path=True)
+    units = consistency.units
     assert units is not None
 
-    def residual(latents: Tensor) -> Tensor:
-        seen = model.tokenizer.features(latents)
-        return (units(rollout.actions) - parts.verifier.infer(seen[:-1], seen[1:])).square()
+    def differences(term: ActionConsistency, latents: Tensor) -> Tensor:
+        return term.differences(Trajectory(latents[None, None], rollout.actions[None, None]))[0, 0]
 
     def departure(places: np.ndarray) -> Tensor:
         moved = _actions(np.concatenate([rollout.driven[:1], places]))
@@ -167,8 +173,10 @@ def measure(parts: Parts, rollout: Imagined, locator: Locator) -> dict[str, np.n
     steps = displacements(rollout.driven)
     seen_from, drawn_from = (locator.follow(frames, rollout.driven[0], steps) for frames in (imagined, drawn))
     found = {
-        "residual": residual(rollout.latents),
-        "residual_true": residual(rollout.encoded),
+        "residual": differences(consistency, rollout.latents).square(),
+        "residual_true": differences(consistency, rollout.encoded).square(),
+        "strayed": differences(of_path, rollout.latents).norm(dim=-1),
+        "strayed_true": differences(of_path, rollout.encoded).norm(dim=-1),
         "lpips": perceived(parts.lpips, imagined, true),
         "lpips_tokens": perceived(parts.lpips, imagined, drawn),
         "lpips_floor": perceived(parts.lpips, drawn, true),
@@ -195,12 +203,13 @@ class Relation:
 def relations(rollouts: Rollouts) -> list[Relation]:
     """Every kind of residual with every kind of error; positive if a larger residual means a worse frame."""
     so_far = np.cumsum(rollouts.score, 1) / np.arange(1, rollouts.score.shape[1] + 1)
-    residuals = {"ACID's": rollouts.score, "ACID's, mean so far": so_far}
+    residuals = {"ACID's": rollouts.score, "ACID's, mean so far": so_far, "of the path": rollouts.strayed}
     residuals |= {name: rollouts.residual[..., k] for k, name in enumerate(DIMENSIONS)}
     errors = {"LPIPS": rollouts.lpips, "LPIPS to tokens": rollouts.lpips_tokens, "place": rollouts.place}
     found = [_relation(a, b, residuals[a], errors[b]) for b in errors for a in residuals]
-    own = [(name, rollouts.departure[..., k]) for k, name in enumerate(DIMENSIONS)]
-    return found + [_relation(name, "step", residuals[name], departure) for name, departure in own]
+    own = {name: rollouts.departure[..., k] for k, name in enumerate(DIMENSIONS)}
+    found += [_relation(name, "step", residuals[name], departure) for name, departure in own.items()]
+    return [*found, _relation("forward, as found", "place", own["forward"], rollouts.place)]
 
 
 def _relation(name: str, error: str, a: np.ndarray, b: np.ndarray) -> Relation:
@@ -227,8 +236,11 @@ def describe(rollouts: Rollouts, found: Sequence[Relation]) -> list[str]:
         "LPIPS: of the imagined frame against the true one; to tokens: against the true one as the tokenizer draws it; "
         "place: from where the simulator would see the imagined frame, in metres from the true place; step: how far "
         "the step between two such poses departs from its action, the same number of it as the residual's.",
+        "of the path: metres from where the actions so far lead to where those that the verifier infers lead. "
+        "forward, as found: that departure in place of a residual, what a perfect verifier could tell by one step.",
         f"Place off by {_over_steps(rollouts.place, 2)} m step by step; true frames are found "
-        f"{rollouts.place_floor.mean():.2f} m from where they were seen.",
+        f"{rollouts.place_floor.mean():.2f} m from where they were seen. The path that the verifier infers is off by "
+        f"{_over_steps(rollouts.strayed, 2)} m, between true frames by {_over_steps(rollouts.strayed_true, 2)} m.",
         f"LPIPS {_over_steps(rollouts.lpips)} (of the tokenizer alone {_over_steps(rollouts.lpips_floor)}); PSNR "
         f"{_over_steps(rollouts.psnr, 1)} dB ({_over_steps(rollouts.psnr_floor, 1)}), step by step.",
         f"A step counts as not followed if its residual is above {rollouts.threshold:.2f}, as are "
@@ -250,11 +262,17 @@ def draw(cell: Cell, protocol: Protocol, results: Path, folder: Path) -> list[Pa
     rollouts = Rollouts.load(rollouts_file(results))
     order = np.argsort(rollouts.score.mean(1))
     chosen = [int(order[round(q * (len(order) - 1))]) for q in SHOWN]
-    paths = [folder / f"navigation-{name}.png" for name in ("consistency", "following", "rollouts", "tokenizer")]
+    paths = [folder / f"navigation-{name}.png" for name in FIGURES]
     curves = {"true frames": rollouts.score_true, "imagined frames": rollouts.score}
     consistency_per_step(paths[0], curves, title="Consistency under the true actions")
     panels = {f"case {k}": (rollouts.score_true[k], rollouts.score[k]) for k in chosen}
     followed_steps(paths[1], panels, threshold=rollouts.threshold)
+    inferred_against_found(
+        paths[2],
+        {f"after {k} steps": (rollouts.strayed[:, k - 1], rollouts.place[:, k - 1]) for k in STRAYED_AFTER},
+        inferred="m off, as the verifier infers",
+        found="m off, as found in the simulator",
+    )
     parts = Parts.load(cell)
     cases = load_cases(cell.cases_file(protocol.split), protocol, TASK)
     with closing(tasks.make(TASK, size=parts.model.observation_size)) as task:
@@ -262,8 +280,8 @@ def draw(cell: Cell, protocol: Protocol, results: Path, folder: Path) -> list[Pa
         frames = np.stack([task.render_pose(c.world, c.past[-1]) for c in cases[:RECONSTRUCTED]])  # type: ignore[attr-defined]
     rows = [row for k in chosen for row in _rollout_rows(f"case {k}", parts, shown[k], rollouts, k)]
     titles = ["now", *(f"step {t + 1}" for t in range(rollouts.score.shape[1]))]
-    sheet(paths[2], rows, titles=titles, heading="Recorded above imagined under the true actions")
-    _draw_tokenizer(paths[3], parts, torch.from_numpy(frames))
+    sheet(paths[3], rows, titles=titles, heading="Recorded above imagined under the true actions")
+    _draw_tokenizer(paths[4], parts, torch.from_numpy(frames))
     return paths
 
 

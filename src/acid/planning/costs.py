@@ -81,6 +81,9 @@ class ActionConsistency:
     features: what the verifier looks at, if not the latents themselves: [..., P, D] to [..., P', D'].
     units: the model's actions [..., H, A] in those that the verifier infers, if they are not the same; residuals are
         then measured in the verifier's.
+    path: where actions [..., H, A], in the verifier's units, lead: [..., H, D]. Then that is compared, for the actions
+        asked for and for those inferred, instead of the actions themselves: what the verifier gets wrong at random
+        cancels out along the way, what the model gets wrong always one way adds up.
     """
 
     verifier: InverseDynamics
@@ -88,9 +91,10 @@ class ActionConsistency:
     name: str = "consistency"
     features: Callable[[Tensor], Tensor] | None = None
     units: Callable[[Tensor], Tensor] | None = None
+    path: Callable[[Tensor], Tensor] | None = None
 
-    def per_step(self, trajectory: Trajectory) -> Tensor:
-        """Residuals ‖a_t − G(ẑ_t, ẑ_{t+1})‖² as [B, N, H]."""
+    def differences(self, trajectory: Trajectory) -> Tensor:
+        """a_t − G(ẑ_t, ẑ_{t+1}) as [B, N, H, A], or of where they lead as [B, N, H, D]."""
         seen = trajectory.latents if self.features is None else self.features(trajectory.latents)
         inferred = self.verifier.infer(seen[:, :, :-1], seen[:, :, 1:])
         if inferred.shape != trajectory.actions.shape:
@@ -99,7 +103,11 @@ class ActionConsistency:
                 f"{list(trajectory.actions.shape)}; it must be fitted to the model's own normalised action blocks"
             )
         actions = trajectory.actions if self.units is None else self.units(trajectory.actions)
-        return (actions - inferred).square().sum(-1)
+        return actions - inferred if self.path is None else self.path(actions) - self.path(inferred)
+
+    def per_step(self, trajectory: Trajectory) -> Tensor:
+        """Residuals ‖a_t − G(ẑ_t, ẑ_{t+1})‖² as [B, N, H], or those of where the actions lead."""
+        return self.differences(trajectory).square().sum(-1)
 
     def __call__(self, trajectory: Trajectory, goal: Tensor) -> Tensor:
         return self.per_step(trajectory).mean(-1)

@@ -152,6 +152,24 @@ def followed_steps(
             figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=INK)
 
 
+def inferred_against_found(
+    path: str | Path, panels: Mapping[str, tuple[np.ndarray, np.ndarray]], *, inferred: str, found: str
+) -> None:
+    """A panel of dots per name: what is inferred of an error against what it was found to be, both [n], with the line
+    on which they agree."""
+    with drawing(path, width=0.75 + 2.6 * len(panels), height=_HEIGHT, panels=len(panels)) as (_, all_axes):
+        for axes, (name, pair) in zip(all_axes, panels.items(), strict=True):
+            x, y = _matrix(name, np.stack(pair))
+            highest = 1.05 * max(x.max(), y.max())
+            axes.plot([0, highest], [0, highest], color=QUIET, linestyle=(0, (4, 2)), linewidth=1.0)
+            axes.scatter(x, y, s=9, color=colour("acid"), alpha=0.5, linewidths=0)
+            axes.set_xlim(0, highest)
+            axes.set_ylim(0, highest)
+            axes.set_xlabel(inferred)
+            axes.set_title(name)
+        all_axes[0].set_ylabel(found)
+
+
 def error_over_steps(
     path: str | Path, panels: Mapping[str, Mapping[str, Sequence[Measured]]], *, error: str, step: str, title: str = ""
 ) -> None:

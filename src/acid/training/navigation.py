@@ -280,3 +280,18 @@ def _with_mirrored(episodes: Episodes, ids: np.ndarray) -> tuple[Tensor, Tensor]
 def verifier_units(model_scaler: ActionScaler, verifier_scaler: ActionScaler) -> Callable[[Tensor], Tensor]:
     """From a model's normalised actions [..., H, A] to a verifier's, for `ActionConsistency(units=...)`."""
     return lambda actions: verifier_scaler.normalise(model_scaler.denormalise(actions))
+
+
+def verifier_path(verifier_scaler: ActionScaler) -> Callable[[Tensor], Tensor]:
+    """From a verifier's actions [..., H, 3] to the places they lead to, for `ActionConsistency(path=...)`.
+
+    Places [..., H, 2] are in metres and seen from the pose at the start.
+    """
+
+    def places(actions: Tensor) -> Tensor:
+        forward, sideways, turn = verifier_scaler.denormalise(actions).unbind(-1)
+        yaw = turn.cumsum(-1) - turn  # at the beginning of each step
+        cosine, sine = yaw.cos(), yaw.sin()
+        return torch.stack([cosine * forward - sine * sideways, sine * forward + cosine * sideways], -1).cumsum(-2)
+
+    return places
