@@ -43,7 +43,14 @@ def test_everything_runs_once_and_is_told_beside_what_is_published(
     assert found["arc", "1", "ACID"][3] == f"{table.cell.chosen_lambda('acid'):g}"
     assert found["arc", "1", "Original"][-1] == "1.314 / 0.383"
     assert found["arc", "1", "prior mean"][-1] == "-"
-    for told_too in ("goal cost with ATE", "consistency with ATE", "| ACID's ", "not followed"):
+    for told_too in (
+        "goal cost with ATE",
+        "consistency with ATE",
+        "| ACID's ",
+        "| of the path ",
+        "not followed",
+        "of the turn",
+    ):
         assert told_too in text
     content = json.loads((table.results / "navigation.json").read_text())
     assert content["correlations"].keys() == {"arc", "line"}
@@ -53,6 +60,12 @@ def test_everything_runs_once_and_is_told_beside_what_is_published(
     assert line.ate_difference is not None
     original = next(x for x in table.lines() if (x.candidates, x.iterations, x.condition) == ("arc", 1, "original"))
     assert line.ate_difference.difference == pytest.approx(line.ate.mean - original.ate.mean)
+
+    turned = next(x for x in table.lines() if (x.candidates, x.iterations, x.condition) == ("arc", 1, "turn"))
+    against_turn = table.against_turn()
+    assert against_turn.keys() == {("arc", 1), ("line", 1), ("arc", 3)}
+    assert against_turn["arc", 1].difference == pytest.approx(line.ate.mean - turned.ate.mean)
+    assert [one["n"] for one in content["acid_against_turn"]] == [3, 3, 2]
 
     everyone = summarise(table.results)  # `acid results` reads these rows too
     assert {s.metric for s in everyone} == {"ate"}
@@ -72,4 +85,5 @@ def test_a_table_of_nothing_is_empty(table: NavigationTable) -> None:
     table.results.mkdir()
     assert table.lines() == []
     assert table.correlations() == {}
+    assert table.against_turn() == {}
     assert cells(table.write()) == {}

@@ -107,12 +107,22 @@ class NavigationTable:
         for job in self._jobs():
             rows = read_rows([job.file]) if job.file.exists() else []
             found += [
-                _line(job, name, lam, rows, self._original(job))
+                _line(job, name, lam, rows, self._rows(job, "original"))
                 for name in POOLED
                 if (lam := self._lam(name)) is not None or name not in WEIGHTED
                 if _of(rows, name, lam)
             ]
         return found
+
+    def against_turn(self) -> dict[tuple[str, int], Paired]:
+        """ATE of ACID less that of the turn penalty on the same cases, by candidates and iterations."""
+        searches = {(job.scheme, job.search.iterations): job for job in self._jobs()}
+        rows = {search: [self._rows(job, name) for name in ("acid", "turn")] for search, job in searches.items()}
+        return {
+            search: paired(_values(acid, "ate"), _values(turn, "ate"))
+            for search, (acid, turn) in rows.items()
+            if acid and turn
+        }
 
     def correlations(self) -> dict[str, dict[str, Interval]]:
         """For each kind of candidates: rank correlations inside a pool, averaged over the cases."""
@@ -126,10 +136,14 @@ class NavigationTable:
 
     def write(self) -> str:
         """Table, correlations and relations as Markdown, also written to the results folder, with JSON behind it."""
-        lines, correlations = self.lines(), self.correlations()
-        parts = [markdown(*_table(lines), texts=3), "", *_tell(correlations), "", *LEGEND]
+        lines, against_turn, correlations = self.lines(), self.against_turn(), self.correlations()
+        parts = [markdown(*_table(lines), texts=3), "", *_compare(against_turn), *_tell(correlations), "", *LEGEND]
         content: dict[str, Any] = {
             "lines": [asdict(line) for line in lines],
+            "acid_against_turn": [
+                {"candidates": scheme, "iterations": iterations, **asdict(found)}
+                for (scheme, iterations), found in against_turn.items()
+            ],
             "correlations": {
                 scheme: {n: asdict(i) for n, i in found.items()} for scheme, found in correlations.items()
             },
@@ -188,10 +202,11 @@ class NavigationTable:
     def _lam(self, name: str) -> float | None:
         return self.cell.lambdas.get(name) if name in WEIGHTED else None
 
-    def _original(self, job: NavigationJob) -> list[dict[str, Any]]:
-        """Original with the same candidates and iterations."""
-        path = replace(job, asked=(Asked("original"),)).file
-        return _of(read_rows([path]), "original", None) if path.exists() else []
+    def _rows(self, job: NavigationJob, name: str) -> list[dict[str, Any]]:
+        """Another condition with the same candidates and iterations, at its chosen λ."""
+        lam = self._lam(name)
+        path = replace(job, asked=(Asked(name, lam),)).file
+        return _of(read_rows([path]), name, lam) if path.exists() else []
 
 
 def _every_lambda(name: str) -> list[Asked]:
@@ -262,6 +277,15 @@ def _cells(line: Line) -> list[str]:
 
 def _difference(found: Paired | None) -> str:
     return "-" if found is None else f"{found.difference:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+
+
+def _compare(against_turn: Mapping[tuple[str, int], Paired]) -> list[str]:
+    """One line for each kind of search."""
+    return [
+        f"ATE of ACID less that of the turn penalty, {scheme}, J {iterations}: {_difference(found)}, "
+        f"p {p_value(found.p)}, {found.n} cases"
+        for (scheme, iterations), found in against_turn.items()
+    ]
 
 
 def _tell(correlations: Mapping[str, Mapping[str, Interval]]) -> list[str]:
