@@ -152,5 +152,28 @@ def test_things_are_resampled_whole():
     a, b = rng.normal(size=(2, 40, 1))
     once, copied = (bootstrap_rank_correlation(a.repeat(k, 1), b.repeat(k, 1)) for k in (1, 20))
     assert copied.high - copied.low == pytest.approx(once.high - once.low, rel=0.05)
-    with pytest.raises(AcidError, match="two tables"):
+    with pytest.raises(AcidError, match="need tables"):
         bootstrap_rank_correlation(a, b[:3])
+    with pytest.raises(AcidError, match="need tables"):
+        bootstrap_rank_correlation(a, b, given=b[:3])
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_a_partial_correlation_is_that_of_what_the_third_leaves_open(within):
+    rng = np.random.default_rng(2)
+    common, own, other = rng.normal(size=(3, 300, 2))
+    assert bootstrap_rank_correlation(common + own, common + other, within=within).low > 0.3
+    alone = bootstrap_rank_correlation(common + own, common + other, given=common, within=within)
+    assert alone.low < 0 < alone.high
+    beyond = bootstrap_rank_correlation(common + own, 3 * common + own, given=common, within=within)
+    assert beyond.low > 0.5
+    assert bootstrap_rank_correlation(common, own, given=common, within=within).mean == 0  # nothing is left of it
+
+
+def test_a_partial_correlation_is_that_of_residuals_from_the_third():
+    rng = np.random.default_rng(3)
+    a, b, c = rng.normal(size=(3, 50, 1)) + rng.normal(size=(1, 50, 1))
+    ranks = [stats.rankdata(table[:, 0]) for table in (a, b, c)]
+    left = [rank - np.polyval(np.polyfit(ranks[2], rank, 1), ranks[2]) for rank in ranks[:2]]
+    found = bootstrap_rank_correlation(a, b, given=c)
+    assert found.mean == pytest.approx(np.corrcoef(*left)[0, 1])

@@ -41,6 +41,7 @@ def made_up(follow: float, *, n: int = 60, seed: int = 0) -> Rollouts:
         psnr_floor=small,
         place=error,
         place_floor=small,
+        way=np.cumsum(rng.random((n, 8)), 1),
         departure=np.stack([error] * 3, -1),
     )
 
@@ -107,7 +108,7 @@ def test_a_residual_that_follows_the_error_is_found_and_noise_is_not() -> None:
     by = {(r.residual, r.error): r for r in relations(made_up(1.0))}
     for error in ("LPIPS", "place", "step"):
         found = by["forward", error]
-        for relation in (found.pooled, found.within, found.by_trajectory):
+        for relation in (found.pooled, found.within, found.by_trajectory, found.given_way):
             assert relation.low > 0.8
             assert relation.n == 60
         assert by["turn", error].pooled.low < 0 < by["turn", error].pooled.high
@@ -118,10 +119,12 @@ def test_a_residual_that_follows_the_error_is_found_and_noise_is_not() -> None:
 def test_what_only_grows_with_the_step_is_not_found_within_a_step() -> None:
     rollouts, grows = made_up(0.0), np.arange(1.0, 9)
     rollouts = replace(rollouts, residual=rollouts.residual + grows[None, :, None], lpips=rollouts.lpips + 5 * grows)
+    rollouts = replace(rollouts, way=np.tile(grows, (len(rollouts.way), 1)))
     found = {(r.residual, r.error): r for r in relations(rollouts)}["ACID's", "LPIPS"]
     assert found.pooled.low > 0.5
-    assert found.within.low < 0.05
-    assert found.within.high < 0.3
+    for remaining in (found.within, found.given_way):
+        assert remaining.low < 0.05
+        assert remaining.high < 0.3
 
 
 def test_steps_above_what_true_frames_give_are_not_followed(tmp_path: Path) -> None:

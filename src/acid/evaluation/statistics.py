@@ -118,6 +118,7 @@ def bootstrap_rank_correlation(
     b: np.ndarray,
     *,
     within: bool = False,
+    given: np.ndarray | None = None,
     confidence: float = 0.95,
     resamples: int = 1_000,
     seed: int = 0,
@@ -125,18 +126,31 @@ def bootstrap_rank_correlation(
     """Spearman's between two tables [n, k] of k values of each of n independent things, which are resampled whole.
 
     Over all values together, or `within` each of the k columns and then averaged.
+    given: a third table; then the partial correlation, what remains of it where the third is the same.
     """
-    if a.shape != b.shape or a.ndim != 2 or not a.size or not (np.isfinite(a).all() and np.isfinite(b).all()):
-        raise AcidError(f"need two tables [n, k] of finite numbers, got shapes {list(a.shape)} and {list(b.shape)}")
+    tables = [a, b] if given is None else [a, b, given]
+    if a.ndim != 2 or not a.size or any(t.shape != a.shape or not np.isfinite(t).all() for t in tables):
+        raise AcidError(f"need tables [n, k] of finite numbers, got shapes {[list(t.shape) for t in tables]}")
     n, k = a.shape
     drawn = np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=resamples)
     counts = np.concatenate([np.ones((1, n), np.int64), drawn])  # how often each thing is taken; first as it is
     if within:
-        found = np.mean([_counted_correlation(a[:, j], b[:, j], counts) for j in range(k)], axis=0)
+        found = np.mean([_counted_partial([t[:, j] for t in tables], counts) for j in range(k)], axis=0)
     else:
-        found = _counted_correlation(a.ravel(), b.ravel(), counts.repeat(k, axis=1))
+        found = _counted_partial([t.ravel() for t in tables], counts.repeat(k, axis=1))
     low, high = np.quantile(found[1:], [(1 - confidence) / 2, (1 + confidence) / 2])
     return Interval(n, float(found[0]), float(low), float(high))
+
+
+def _counted_partial(values: Sequence[np.ndarray], counts: np.ndarray) -> np.ndarray:
+    """Rank correlations [R] of the first two of the values, each [m], given the third if there is one."""
+    a, b, *given = values
+    found = _counted_correlation(a, b, counts)
+    for known in given:
+        with_a, with_b = (_counted_correlation(one, known, counts) for one in (a, b))
+        scale = np.sqrt(np.clip((1 - with_a**2) * (1 - with_b**2), 0, None))
+        found = np.divide(found - with_a * with_b, scale, out=np.zeros(len(counts)), where=scale > 1e-12)
+    return found
 
 
 def _counted_correlation(a: np.ndarray, b: np.ndarray, counts: np.ndarray) -> np.ndarray:

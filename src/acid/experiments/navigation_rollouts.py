@@ -42,6 +42,7 @@ NOT_FOLLOWED = 0.95  # a step is not followed if its residual is above this quan
 SHOWN = (0.3, 0.7, 0.95)  # quantiles of the mean residual: which cases are drawn
 RECONSTRUCTED = 8  # frames on the tokenizer's sheet
 FIGURES = ("consistency", "following", "path", "rollouts", "tokenizer")
+KINDS = ("pooled", "within", "by_trajectory", "given_way")  # of correlation
 STRAYED_AFTER = (2, 4, 8)  # steps whose places are compared with those that the verifier infers
 
 
@@ -62,6 +63,7 @@ class Rollouts:
     psnr_floor: np.ndarray  # [n, H]
     place: np.ndarray  # [n, H] m from the true place to where an imagined frame is found in the simulator
     place_floor: np.ndarray  # [n, H] the same of the true frames as the tokenizer draws them
+    way: np.ndarray  # [n, H] m driven so far
     departure: np.ndarray  # [n, H, 3] of the steps between frames so found from their actions, in units like residuals
 
     @property
@@ -184,6 +186,7 @@ def measure(parts: Parts, rollout: Imagined, locator: Locator) -> dict[str, np.n
         "psnr_floor": psnr(drawn, true),
         "place": off(seen_from),
         "place_floor": off(drawn_from),
+        "way": torch.from_numpy(np.linalg.norm(steps[:, :2], axis=1).cumsum()),
         "departure": departure(seen_from),
     }
     return {name: value.double().numpy() for name, value in found.items()}
@@ -198,6 +201,7 @@ class Relation:
     pooled: Interval  # over all steps of all trajectories
     within: Interval  # at one step ahead, averaged over the steps: what remains when both simply grow
     by_trajectory: Interval  # of the means over the steps
+    given_way: Interval  # at one step ahead where equally much was driven: a longer way makes larger errors of both
 
 
 def relations(rollouts: Rollouts) -> list[Relation]:
@@ -206,26 +210,31 @@ def relations(rollouts: Rollouts) -> list[Relation]:
     residuals = {"ACID's": rollouts.score, "ACID's, mean so far": so_far, "of the path": rollouts.strayed}
     residuals |= {name: rollouts.residual[..., k] for k, name in enumerate(DIMENSIONS)}
     errors = {"LPIPS": rollouts.lpips, "LPIPS to tokens": rollouts.lpips_tokens, "place": rollouts.place}
-    found = [_relation(a, b, residuals[a], errors[b]) for b in errors for a in residuals]
-    own = {name: rollouts.departure[..., k] for k, name in enumerate(DIMENSIONS)}
-    found += [_relation(name, "step", residuals[name], departure) for name, departure in own.items()]
-    return [*found, _relation("forward, as found", "place", own["forward"], rollouts.place)]
+    departures = {name: rollouts.departure[..., k] for k, name in enumerate(DIMENSIONS)}
+    pairs = [(a, b, residuals[a], errors[b]) for b in errors for a in residuals]
+    pairs += [(name, "step", residuals[name], departure) for name, departure in departures.items()]
+    pairs += [
+        ("of the path, true frames", "place", rollouts.strayed_true, rollouts.place),
+        ("forward, as found", "place", departures["forward"], rollouts.place),
+    ]
+    return [_relation(*pair, rollouts.way) for pair in pairs]
 
 
-def _relation(name: str, error: str, a: np.ndarray, b: np.ndarray) -> Relation:
+def _relation(name: str, error: str, a: np.ndarray, b: np.ndarray, way: np.ndarray) -> Relation:
     return Relation(
         name,
         error,
         pooled=bootstrap_rank_correlation(a, b),
         within=bootstrap_rank_correlation(a, b, within=True),
         by_trajectory=bootstrap_rank_correlation(a.mean(1, keepdims=True), b.mean(1, keepdims=True)),
+        given_way=bootstrap_rank_correlation(a, b, within=True, given=way),
     )
 
 
 def describe(rollouts: Rollouts, found: Sequence[Relation]) -> list[str]:
     """Lines of Markdown: the relations, and how often a step does not follow its action."""
-    heading = ["residual of a step", "error", "all steps", "at one step", "trajectories"]
-    rows = [[r.residual, r.error, *map(interval, (r.pooled, r.within, r.by_trajectory))] for r in found]
+    heading = ["residual of a step", "error", "all steps", "at one step", "trajectories", "at one step, given the way"]
+    rows = [[r.residual, r.error, *(interval(getattr(r, kind)) for kind in KINDS)] for r in found]
     missed = (rollouts.score > rollouts.threshold).mean(0)
     return [
         f"Consistency and true error, {len(rollouts.cases)} held-out rollouts of {missed.size} steps under the true "
@@ -237,7 +246,8 @@ def describe(rollouts: Rollouts, found: Sequence[Relation]) -> list[str]:
         "place: from where the simulator would see the imagined frame, in metres from the true place; step: how far "
         "the step between two such poses departs from its action, the same number of it as the residual's.",
         "of the path: metres from where the actions so far lead to where those that the verifier infers lead. "
-        "forward, as found: that departure in place of a residual, what a perfect verifier could tell by one step.",
+        "forward, as found: that departure in place of a residual, what a perfect verifier could tell by one step. "
+        "given the way: where equally much was driven.",
         f"Place off by {_over_steps(rollouts.place, 2)} m step by step; true frames are found "
         f"{rollouts.place_floor.mean():.2f} m from where they were seen. The path that the verifier infers is off by "
         f"{_over_steps(rollouts.strayed, 2)} m, between true frames by {_over_steps(rollouts.strayed_true, 2)} m.",
@@ -312,7 +322,5 @@ def _pixels(images: Tensor) -> np.ndarray:
 
 def as_json(found: Sequence[Relation]) -> list[dict[str, Any]]:
     return [
-        {"residual": r.residual, "error": r.error}
-        | {name: vars(getattr(r, name)) for name in ("pooled", "within", "by_trajectory")}
-        for r in found
+        {"residual": r.residual, "error": r.error} | {name: vars(getattr(r, name)) for name in KINDS} for r in found
     ]
