@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,13 @@ from torch import Tensor, nn
 from acid import models
 from acid.errors import ShapeError
 from acid.models import NavigationWorldModel, NWMConfig, NWMObjective, NWMObjectiveConfig, nwm
-from acid.models.compact import CompactConfig, ConvFeaturesConfig, PixelDecoderConfig, QFormerConfig
+from acid.models.compact import (
+    CompactConfig,
+    ConvFeaturesConfig,
+    MaskedDecoderConfig,
+    PixelDecoderConfig,
+    QFormerConfig,
+)
 from acid.models.nwm import CDiTConfig
 from acid.nn.unmasking import Unmasking, unmask
 from acid.planning import CEM, ActionConsistency, Adaptive, Cost, DecodedDistance, Planner, StraightLine, draw_pool
@@ -230,6 +237,34 @@ def test_presets() -> None:
         dynamics = nwm.TokenDynamics(paper, (64_000,), 16)
     assert dynamics.embed.table.weight.shape == (64_001, 768)
     assert dynamics.head is None  # the table is the output's as well
+
+
+@pytest.mark.slow
+def test_the_published_sizes_run(tmp_path: Path) -> None:
+    """Tokenizer, frozen networks around it and world model, all of full size and untrained, on one window of frames."""
+    from transformers import DINOv3ViTConfig, DINOv3ViTModel, JanusVQVAE, JanusVQVAEConfig
+
+    base = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
+    DINOv3ViTModel(DINOv3ViTConfig(**base, num_register_tokens=4)).save_pretrained(tmp_path / "encoder")
+    JanusVQVAE(JanusVQVAEConfig()).save_pretrained(tmp_path / "codec")
+    preset = nwm.paper(3)
+    encoder, decoder = preset.tokenizer.encoder, preset.tokenizer.decoder
+    assert isinstance(decoder, MaskedDecoderConfig)
+    decoder = replace(
+        decoder, codec=replace(decoder.codec, source=str(tmp_path / "codec")), unmasking=Unmasking(1), guidance=1.0
+    )  # the full network, asked once instead of 32 times
+    tokenizer = replace(preset.tokenizer, encoder=replace(encoder, source=str(tmp_path / "encoder")), decoder=decoder)
+    model = NavigationWorldModel(replace(preset, tokenizer=tokenizer), SCALER)
+    assert 2e8 < sum(parameter.numel() for parameter in model.dynamics.parameters()) < 2.5e8
+    window = model.encode(torch.randint(256, (1, 5, 224, 224, 3), dtype=torch.uint8))
+    assert window.shape == (1, 5, 16, 6)
+    imagined = model.rollout(window[:, :4], torch.zeros(1, 1, 1, 3))
+    assert imagined.shape == (1, 1, 1, 16, 6)
+    assert model.decode(imagined[:, 0]).shape == (1, 1, 224, 224, 3)
+    loss = models.objective("nwm", NWMObjectiveConfig(), model)(model, window, torch.zeros(1, 4, 3))["loss"]
+    loss.backward()
+    assert loss.item() == pytest.approx(math.log(64_000), rel=0.15)  # of guessing
+    assert all(weight.grad is not None for weight in model.dynamics.parameters())
 
 
 def test_nonsense_is_refused() -> None:
