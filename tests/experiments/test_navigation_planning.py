@@ -37,7 +37,7 @@ ASKED = (Asked("original"), Asked("acid", 1.0), Asked("acid", 0.0), Asked("prior
 
 @pytest.fixture
 def table(small_cell, tmp_path: Path) -> NavigationTable:
-    made = NavigationTable(tmp_path / "results", 3, small_cell.cell.folder, small_cell.data, select=2, refined=1)
+    made = NavigationTable(tmp_path / "results", 3, small_cell.cell.folder, small_cell.data, select=2)
     made._draw_cases()
     return made
 

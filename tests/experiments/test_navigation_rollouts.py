@@ -48,7 +48,7 @@ def made_up(follow: float, *, n: int = 60, seed: int = 0) -> Rollouts:
 
 @pytest.fixture
 def table(small_cell, tmp_path: Path) -> NavigationTable:
-    made = NavigationTable(tmp_path / "results", 4, small_cell.cell.folder, small_cell.data, select=2, refined=1)
+    made = NavigationTable(tmp_path / "results", 4, small_cell.cell.folder, small_cell.data, select=2)
     made._draw_cases()
     return made
 

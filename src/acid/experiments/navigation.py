@@ -76,7 +76,6 @@ class NavigationTable:
     folder: Path | None = None
     data: Path | None = None
     select: int = 100  # cases that λ is chosen on
-    refined: int = 200  # cases with more than one iteration, whose rollouts cannot be shared
 
     @property
     def cell(self) -> Cell:
@@ -184,11 +183,10 @@ class NavigationTable:
         for scheme in SCHEMES:
             yield self._pool(scheme, asked, protocol)
         search = replace(self._search, iterations=ITERATIONS)
-        fewer = replace(protocol, episodes=min(self.refined, self.episodes))
         for name in REFINED:
             if name not in WEIGHTED or self._lam(name) is not None:
                 one = Asked(name, self._lam(name))
-                yield NavigationJob(self.cell, MAIN, search, (one,), fewer, self.results)
+                yield NavigationJob(self.cell, MAIN, search, (one,), protocol, self.results)
 
     def _pool(self, scheme: str, asked: Sequence[Asked], protocol: Protocol) -> NavigationJob:
         return NavigationJob(self.cell, scheme, self._search, tuple(asked), protocol, self.results)

@@ -272,13 +272,13 @@ def draw(cell: Cell, protocol: Protocol, results: Path, folder: Path) -> list[Pa
     rollouts = Rollouts.load(rollouts_file(results))
     order = np.argsort(rollouts.score.mean(1))
     chosen = [int(order[round(q * (len(order) - 1))]) for q in SHOWN]
-    paths = [folder / f"navigation-{name}.png" for name in FIGURES]
+    paths = {name: folder / f"navigation-{name}.png" for name in FIGURES}
     curves = {"true frames": rollouts.score_true, "imagined frames": rollouts.score}
-    consistency_per_step(paths[0], curves, title="Consistency under the true actions")
+    consistency_per_step(paths["consistency"], curves, title="Consistency under the true actions")
     panels = {f"case {k}": (rollouts.score_true[k], rollouts.score[k]) for k in chosen}
-    followed_steps(paths[1], panels, threshold=rollouts.threshold)
+    followed_steps(paths["following"], panels, threshold=rollouts.threshold)
     inferred_against_found(
-        paths[2],
+        paths["path"],
         {f"after {k} steps": (rollouts.strayed[:, k - 1], rollouts.place[:, k - 1]) for k in STRAYED_AFTER},
         inferred="m off, as the verifier infers",
         found="m off, as found in the simulator",
@@ -290,9 +290,9 @@ def draw(cell: Cell, protocol: Protocol, results: Path, folder: Path) -> list[Pa
         frames = np.stack([task.render_pose(c.world, c.past[-1]) for c in cases[:RECONSTRUCTED]])  # type: ignore[attr-defined]
     rows = [row for k in chosen for row in _rollout_rows(f"case {k}", parts, shown[k], rollouts, k)]
     titles = ["now", *(f"step {t + 1}" for t in range(rollouts.score.shape[1]))]
-    sheet(paths[3], rows, titles=titles, heading="Recorded above imagined under the true actions")
-    _draw_tokenizer(paths[4], parts, torch.from_numpy(frames))
-    return paths
+    sheet(paths["rollouts"], rows, titles=titles, heading="Recorded above imagined under the true actions")
+    _draw_tokenizer(paths["tokenizer"], parts, torch.from_numpy(frames))
+    return list(paths.values())
 
 
 def _rollout_rows(name: str, parts: Parts, shown: Imagined, rollouts: Rollouts, case: int) -> list[SheetRow]:
