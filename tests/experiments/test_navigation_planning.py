@@ -102,6 +102,10 @@ def test_conditions_choose_from_one_pool_by_their_own_cost(table: NavigationTabl
     alone = planner.solve(problem, seed=[3], initial=middle)
     chosen = pool.choose(total(Asked("acid", 1.0), parts, costs, 0), 2)
     torch.testing.assert_close(chosen, alone.actions)
+    of_path = parts.planner(parts.cost("acid-path", 1.0), search, SCHEMES["arc"])
+    chosen = pool.choose(total(Asked("acid-path", 1.0), parts, costs, 0), 2)
+    torch.testing.assert_close(chosen, of_path.solve(problem, seed=[3], initial=middle).actions)
+    assert not torch.allclose(costs.terms["path"], costs.terms["consistency"])
     assert torch.equal(total(Asked("acid", 0.0), parts, costs, 0), total(Asked("original"), parts, costs, 0))
     paths = path_of(pool.actions[0], case)
     away = np.linalg.norm(paths[:, 1:, :2] - case.future[:, :2], axis=-1)  # headings and the shared start do not count

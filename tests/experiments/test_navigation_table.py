@@ -33,11 +33,11 @@ def test_everything_runs_once_and_is_told_beside_what_is_published(
     assert table.cell.chosen_lambda("turn") in LAMBDAS
     text = table.write()
     found = cells(text)
-    names = ("prior mean", "random cost", "turn penalty", "Original", "ACID", "best of pool")
+    names = ("prior mean", "random cost", "turn penalty", "Original", "ACID", "ACID of path", "best of pool")
     assert set(found) == {(scheme, "1", name) for scheme in ("arc", "line") for name in names} | {
         ("arc", "3", name) for name in ("turn penalty", "Original", "ACID")
     }
-    assert [found["arc", "1", name][4] for name in names] == ["3"] * 6
+    assert [found["arc", "1", name][4] for name in names] == ["3"] * 7
     assert found["arc", "3", "ACID"][4] == "3"
     assert found["arc", "1", "Original"][6] == "-"
     assert found["arc", "1", "ACID"][3] == f"{table.cell.chosen_lambda('acid'):g}"

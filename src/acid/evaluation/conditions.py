@@ -11,8 +11,11 @@ from acid.planning import Search
 
 # They differ only in the cost that the search minimises, and the clipped ones also in the range that it searches.
 # Of the last three, prior takes the middle of what is searched, chance decides by lot, best by the true outcome.
-PLANNERS = ("original", "acid", "control", "change", "turn", "clipped", "acid-clipped", "prior", "chance", "best")
-WEIGHTED = ("acid", "control", "change", "turn", "acid-clipped")  # those with a λ
+PLANNERS = (
+    *("original", "acid", "acid-path", "control", "change", "turn", "clipped", "acid-clipped"),
+    *("prior", "chance", "best"),
+)
+WEIGHTED = ("acid", "acid-path", "control", "change", "turn", "acid-clipped")  # those with a λ
 BASELINES = ("noop", "random", "policy")
 NO_SEARCH = "-"
 

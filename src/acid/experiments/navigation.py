@@ -24,10 +24,11 @@ from acid.planning import CEM
 LAMBDAS = (0.1, 0.3, 1.0, 3.0)  # to choose from
 MAIN = "arc"  # the candidates that are refined
 ITERATIONS = 3  # of the refined search
-POOLED = ("prior", "chance", "turn", "original", "acid", "best")  # in the order of the table
+POOLED = ("prior", "chance", "turn", "original", "acid", "acid-path", "best")  # in the order of the table
 REFINED = ("turn", "original", "acid")
 NAMES = {"prior": "prior mean", "chance": "random cost", "turn": "turn penalty", "original": "Original"}
-NAMES |= {"acid": "ACID", "best": "best of pool"}
+NAMES |= {"acid": "ACID", "acid-path": "ACID of path", "best": "best of pool"}
+CHOSEN = ("acid", "acid-path", "turn")  # those of them whose λ is chosen
 PUBLISHED = {"original": (1.3141, 0.3831), "acid": (1.2835, 0.3773)}  # ATE and RPE in waypoint units
 CORRELATIONS = {
     "rank_goal": "goal cost with ATE",
@@ -42,6 +43,7 @@ LEGEND = (
     "without alignment, in waypoint units of 0.25 m, lower is better; 95 % intervals by bootstrap, sign-flip test.",
     "With J 1 all conditions rank the same rollouts.",
     "arc: constant curvature around the current speed; line: NWM's straight lines with a turn at the end.",
+    "ACID of path: consistency of the places where actions lead instead of actions.",
     "collisions: plans that touch an obstacle when driven.",
     "published: the paper's ATE and RPE, models of full size on RECON.",
 )
@@ -82,9 +84,9 @@ class NavigationTable:
         return Cell(TASK, MODEL, self.folder)
 
     def choose(self, *, processes: int = 1, progress: Progress | None = None) -> str:
-        """Choose λ for ACID and for the turn penalty, on cases that are not reported and both kinds of candidates."""
+        """Choose the λs on cases that are not reported and both kinds of candidates."""
         self._draw_cases()
-        asked = (Asked("original"), *_every_lambda("acid"), *_every_lambda("turn"))
+        asked = (Asked("original"), *(one for name in CHOSEN for one in _every_lambda(name)))
         work = [self._pool(scheme, asked, self._protocol("select")) for scheme in SCHEMES]
         evaluate(work, processes=processes, progress=progress)
         return remember_lambdas(self.cell, self.results)
@@ -95,7 +97,7 @@ class NavigationTable:
         A λ that was not chosen yet is chosen first.
         """
         self._draw_cases()
-        if not {"acid", "turn"} <= self.cell.lambdas.keys():
+        if not self.cell.lambdas.keys() >= set(CHOSEN):
             self.choose(processes=processes, progress=progress)
         navigation_rollouts.run_rollouts(self.cell, self._protocol("test"), self.results, progress=progress)
         evaluate(list(self._jobs()), processes=processes, progress=progress)

@@ -113,6 +113,7 @@ class Parts:
         return ActionConsistency(
             self.verifier,
             Adaptive(lam),
+            "path" if of_path else "consistency",
             features=self.model.tokenizer.features,
             units=verifier_units(self.model.scaler, scaler),
             path=verifier_path(scaler) if of_path else None,
@@ -123,6 +124,7 @@ class Parts:
         weighted = {
             "original": [],
             "acid": [self.consistency(lam or 0.0)],
+            "acid-path": [self.consistency(lam or 0.0, of_path=True)],
             "turn": [Custom(turning, "turn", Adaptive(lam or 0.0))],
         }
         return Cost([self.goal, *look_up(weighted, name, "cost of navigation")])
@@ -183,8 +185,8 @@ class Costs:
 
 def judge(parts: Parts, pool: Pool, case: PathCase) -> Costs:
     """Every term of every candidate, once, and how far its path is from the true one."""
-    everything = Cost([parts.goal, parts.consistency(), Custom(turning, "turn", Adaptive(1.0))])
-    terms = pool.evaluate(everything).terms
+    turn = Custom(turning, "turn", Adaptive(1.0))
+    terms = pool.evaluate(Cost([parts.goal, parts.consistency(), parts.consistency(of_path=True), turn])).terms
     errors = path_errors(path_of(pool.actions[0], case), case)
     return Costs(terms, errors.ate, dict(pool.objective.stopwatch.seconds))
 
@@ -336,5 +338,6 @@ class NavigationJob:
 _USES = {  # what a condition spends time on; the others look at nothing that is imagined
     "original": ("rollout", "goal"),
     "acid": ("rollout", "goal", "consistency"),
+    "acid-path": ("rollout", "goal", "path"),
     "turn": ("rollout", "goal"),
 }

@@ -43,6 +43,7 @@ LABELS: Mapping[str, str] = {
     "best": "Best of pool",
     "clipped": "Original, clipped",
     "acid-clipped": "ACID, clipped",
+    "acid-path": "ACID of the path",
 }
 MARKERS: Mapping[str, str] = {"original": "s", "acid": "o", "control": "^", "policy": "D", "random": "x", "noop": "v"}
 _OTHERS = ("#d55e00", "#56b4e9", "#882255", "#44aa99")
