@@ -155,7 +155,11 @@ def test_a_checkpoint_loads_as_saved_without_the_frozen_parts(form: str, tmp_pat
     pixels = frames(3)
     latents = tokenizer.encode(pixels)
     assert torch.equal(loaded.encode(pixels), latents)
-    assert torch.equal(loaded.decode(latents), tokenizer.decode(latents))
+    saved, read = tokenizer.state_dict(), loaded.state_dict()
+    assert saved.keys() == read.keys()
+    assert all(torch.equal(saved[name], read[name]) for name in saved)
+    # Where in memory weights lie may decide in which order a product is summed up.
+    torch.testing.assert_close(loaded.decode(latents), tokenizer.decode(latents), rtol=1e-5, atol=1e-6)
     assert loaded.fingerprint == tokenizer.fingerprint
     if form == "masked":
         assert not any("weight" in name and "encoder" in name for name in load_file(tmp_path / "model.safetensors"))
