@@ -48,7 +48,7 @@ class Peer:
         def preprocess(image: Tensor) -> Tensor:
             return (image.permute(2, 0, 1) - model.pixel_mean) / model.pixel_std
 
-        return cls(_le_wm(model), preprocess, model.scaler.block)
+        return cls(_le_wm(model), preprocess, model.scaler.frameskip)
 
     def costs(self, image: Tensor, goal: Tensor, candidates: Tensor) -> Tensor:
         """What it makes of candidates [N, H, A]: costs [N]."""

@@ -29,7 +29,7 @@ from acid.types import ActionScaler, Problem
 from acid.verifier import PAPER, FlowConfig, Verifier
 
 HORIZON = 5
-SCALER = ActionScaler(mean=(0.0, 0.0), std=(1.0, 1.0), block=5)
+SCALER = ActionScaler(mean=(0.0, 0.0), std=(1.0, 1.0), frameskip=5)
 
 
 def main() -> None:

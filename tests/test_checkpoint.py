@@ -13,7 +13,7 @@ from acid import checkpoint
 from acid.errors import CheckpointError
 from acid.types import ActionScaler
 
-SCALER = ActionScaler(mean=(0.1, -2.0), std=(1.5, 3.0), block=5)
+SCALER = ActionScaler(mean=(0.1, -2.0), std=(1.5, 3.0), frameskip=5)
 
 
 @dataclass(frozen=True)
@@ -88,13 +88,15 @@ def test_half_precision_is_for_storage_only(tmp_path: Path, dtype: torch.dtype) 
     assert torch.equal(loaded["count"], state["count"])
 
 
-def test_the_fingerprint_follows_the_weights(tmp_path: Path) -> None:
-    def mark(name: str, value: float, kind: str = "x") -> str:
-        checkpoint.save(tmp_path / name, kind=kind, config={}, state={"w": torch.full((3,), value)})
-        return checkpoint.fingerprint(tmp_path / name)
+def test_the_fingerprint_follows_all_that_changes_what_a_checkpoint_does(tmp_path: Path) -> None:
+    def mark(value: float = 1.0, kind: str = "x", **options: Any) -> str:
+        content = {"config": {}} | options
+        checkpoint.save(tmp_path / "a", kind=kind, state={"w": torch.full((3,), value)}, **content)
+        return checkpoint.fingerprint(tmp_path / "a")
 
-    assert mark("a", 1.0) == mark("b", 1.0, "y")
-    assert mark("a", 1.0) != mark("b", 1.1)
+    assert mark() == mark(metadata={"seen": "later"})
+    others = [mark(1.1), mark(kind="y"), mark(config={"width": 2}), mark(scaler=SCALER)]
+    assert len({mark(), *others}) == 5
 
 
 def test_a_failed_save_keeps_the_old_checkpoint(folder: Path) -> None:
@@ -153,9 +155,9 @@ def test_weights_of_another_checkpoint(folder: Path, tmp_path: Path) -> None:
         ({"kind": "REMOVE"}, r"config\.json lacks kind"),
         ({"scaler": "REMOVE"}, r"config\.json lacks scaler"),
         ({"config": [1]}, "an object under 'config'"),
-        ({"scaler": {"mean": [0.0]}}, r"action statistics .* needs mean, std and block, got \['mean'\]"),
-        ({"scaler": {"mean": [0.0], "std": [0.0], "block": 1}}, "action dimension 0 has standard deviation"),
-        ({"scaler": {"mean": "x", "std": [1.0], "block": 1}}, r"ActionScaler\.mean must be"),
+        ({"scaler": {"mean": [0.0]}}, r"action statistics .* needs mean, std and frameskip, got \['mean'\]"),
+        ({"scaler": {"mean": [0.0], "std": [0.0], "frameskip": 1}}, "action dimension 0 has standard deviation"),
+        ({"scaler": {"mean": "x", "std": [1.0], "frameskip": 1}}, r"ActionScaler\.mean must be"),
         ({"scaler": 3}, "must be an object"),
     ],
 )

@@ -122,8 +122,13 @@ def load_state(module: nn.Module, checkpoint: Checkpoint) -> None:
 
 
 def fingerprint(folder: str | os.PathLike[str]) -> str:
-    """Twelve hexadecimal digits that change with the weights."""
-    return _digest(_existing(Path(folder), WEIGHTS))[:12]
+    """Twelve hexadecimal digits that change with the weights, the configuration or the action statistics.
+
+    Metadata do not count: what is known about a checkpoint may grow without making it another one.
+    """
+    content = _read_config(Path(folder))
+    identity = {name: content[name] for name in ("kind", "config", "scaler", "weights")}
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def config_from(cls: type[C], mapping: Mapping[str, Any]) -> C:
@@ -204,8 +209,8 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 def _read_scaler(values: Any, folder: Path) -> ActionScaler:
     try:
-        if isinstance(values, dict) and set(values) != {"mean", "std", "block"}:
-            raise CheckpointError(f"it needs mean, std and block, got {sorted(values)}")
+        if isinstance(values, dict) and set(values) != {"mean", "std", "frameskip"}:
+            raise CheckpointError(f"it needs mean, std and frameskip, got {sorted(values)}")
         return config_from(ActionScaler, values)
     except AcidError as error:
         raise CheckpointError(f"the action statistics in {folder / CONFIG} are unusable: {error}") from error

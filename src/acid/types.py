@@ -60,7 +60,7 @@ class ActionScaler:
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    block: int = 1
+    frameskip: int = 1  # environment steps per model step
 
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std) or not self.mean:
@@ -71,8 +71,8 @@ class ActionScaler:
                 f"action dimension {bad[0]} has standard deviation {self.std[bad[0]]}; a constant or non-finite action "
                 "cannot be normalised: drop that dimension or collect more varied data"
             )
-        if self.block < 1:
-            raise ShapeError(f"action block must be at least 1, got {self.block}")
+        if self.frameskip < 1:
+            raise ShapeError(f"the frameskip of actions must be at least 1, got {self.frameskip}")
 
     @property
     def env_size(self) -> int:
@@ -82,29 +82,29 @@ class ActionScaler:
     @property
     def size(self) -> int:
         """A: numbers per model action."""
-        return self.env_size * self.block
+        return self.env_size * self.frameskip
 
     def _statistics(self, like: Tensor) -> tuple[Tensor, Tensor]:
-        return like.new_tensor(self.mean).repeat(self.block), like.new_tensor(self.std).repeat(self.block)
+        return like.new_tensor(self.mean).repeat(self.frameskip), like.new_tensor(self.std).repeat(self.frameskip)
 
     def normalise(self, env_actions: Tensor) -> Tensor:
-        """[..., H*block, a] in environment units to [..., H, A] normalised."""
+        """[..., H*frameskip, a] in environment units to [..., H, A] normalised."""
         *lead, steps, size = env_actions.shape
-        if size != self.env_size or steps % self.block:
+        if size != self.env_size or steps % self.frameskip:
             raise ShapeError(
-                f"environment actions must be [..., steps, {self.env_size}] with steps a multiple of {self.block}, "
+                f"environment actions must be [..., steps, {self.env_size}] with steps a multiple of {self.frameskip}, "
                 f"got {list(env_actions.shape)}"
             )
         mean, std = self._statistics(env_actions)
-        return (env_actions.reshape(*lead, steps // self.block, self.size) - mean) / std
+        return (env_actions.reshape(*lead, steps // self.frameskip, self.size) - mean) / std
 
     def denormalise(self, actions: Tensor) -> Tensor:
-        """[..., H, A] normalised to [..., H*block, a] in environment units."""
+        """[..., H, A] normalised to [..., H*frameskip, a] in environment units."""
         *lead, horizon, size = actions.shape
         if size != self.size:
             raise ShapeError(f"model actions must end in size {self.size}, got {list(actions.shape)}")
         mean, std = self._statistics(actions)
-        return (actions * std + mean).reshape(*lead, horizon * self.block, self.env_size)
+        return (actions * std + mean).reshape(*lead, horizon * self.frameskip, self.env_size)
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ class Plan:
     """A chosen action sequence for each of B problems and what is known about it."""
 
     actions: Tensor  # [B, H, A], normalised
-    env_actions: Tensor | None  # [B, H*block, a] in environment units, if the planner has a scaler
+    env_actions: Tensor | None  # [B, H*frameskip, a] in environment units, if the planner has a scaler
     imagined: Tensor  # [B, H+1, P, D]
     costs: Mapping[str, Tensor]  # [B] per term, unweighted
     consistency: Tensor | None  # [B, H] per-step residual, if a consistency term was used

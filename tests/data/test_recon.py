@@ -13,7 +13,7 @@ from acid.data import split
 from acid.data.poses import denormalise, displacements, integrate, wrap
 from acid.data.recon import (
     PoseWindows,
-    Trajectory,
+    Recording,
     encode_image,
     open_recon,
     read_frames,
@@ -27,14 +27,14 @@ LENGTHS = (15, 9, 20)
 SIZE = 16
 
 
-def trajectory(number: int, length: int) -> Trajectory:
+def trajectory(number: int, length: int) -> Recording:
     """Pictures of one colour that tells trajectory and step."""
     rng = np.random.default_rng(number)
     poses = integrate(rng.normal([0.2, 0, 0], [0.05, 0.01, 0.2], (length - 1, 3)), np.array([number, 2.0, 3.0]))
     pictures = np.zeros((length, 24, 32, 3), np.uint8)
     pictures[..., 0], pictures[..., 1] = 10 * number, np.arange(length)[:, None, None]
     extra = {"commands/linear_velocity": np.arange(length, dtype=np.float64)}
-    return Trajectory([encode_image(picture, "png") for picture in pictures], poses, world=number, extra=extra)
+    return Recording([encode_image(picture, "png") for picture in pictures], poses, world=number, extra=extra)
 
 
 @pytest.fixture

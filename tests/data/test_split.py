@@ -49,30 +49,30 @@ def actions(write: Callable[..., Path], values: np.ndarray) -> Episodes:
 def test_statistics_come_from_the_given_episodes_only(write: Callable[..., Path]) -> None:
     values = np.random.default_rng(0).normal(size=(12, 2)).astype(np.float32)
     values[8:] = 1e6
-    scaler = fit_scaler(actions(write, values), [0, 1], block=5)
+    scaler = fit_scaler(actions(write, values), [0, 1], frameskip=5)
     np.testing.assert_allclose(scaler.mean, values[:8].astype(float).mean(axis=0))
     np.testing.assert_allclose(scaler.std, values[:8].astype(float).std(axis=0))
-    assert scaler.block == 5
+    assert scaler.frameskip == 5
 
 
 def test_large_offsets_do_not_swallow_the_spread(write: Callable[..., Path]) -> None:
     values = np.tile(np.array([[1e6], [1e6 + 1]], np.float32), (6, 2))
-    np.testing.assert_allclose(fit_scaler(actions(write, values), [0, 1, 2], block=1).std, 0.5)
+    np.testing.assert_allclose(fit_scaler(actions(write, values), [0, 1, 2], frameskip=1).std, 0.5)
 
 
 def test_a_last_action_may_be_nan_but_no_other(write: Callable[..., Path]) -> None:
     values = np.random.default_rng(0).normal(size=(12, 2)).astype(np.float32)
     values[[3, 7]] = np.nan
     episodes = actions(write, values)
-    np.testing.assert_allclose(fit_scaler(episodes, [0], block=1).mean, values[:3].astype(float).mean(axis=0))
+    np.testing.assert_allclose(fit_scaler(episodes, [0], frameskip=1).mean, values[:3].astype(float).mean(axis=0))
     values[5] = np.nan
     with pytest.raises(DataError, match="action in row 5"):
-        fit_scaler(actions(write, values), [0, 1], block=1)
+        fit_scaler(actions(write, values), [0, 1], frameskip=1)
 
 
 def test_constant_actions_and_empty_splits_are_errors(write: Callable[..., Path]) -> None:
     episodes = actions(write, np.tile([1.0, 2.0], (12, 1)))
     with pytest.raises(DataError, match="dimension 0 has standard deviation 0"):
-        fit_scaler(episodes, [0], block=1)
+        fit_scaler(episodes, [0], frameskip=1)
     with pytest.raises(DataError, match="at least one episode"):
-        fit_scaler(episodes, [], block=1)
+        fit_scaler(episodes, [], frameskip=1)

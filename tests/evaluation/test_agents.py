@@ -9,7 +9,7 @@ from acid.evaluation import Condition, NoOpAgent, PlanningAgent, PolicyAgent, Ra
 from acid.planning import CEM, ActionConsistency, Adaptive, Controller, Cost, GoalDistance, Planner, acid_cost
 from acid.types import ActionScaler
 
-SCALER = ActionScaler(mean=(1.0,), std=(2.0,), block=5)
+SCALER = ActionScaler(mean=(1.0,), std=(2.0,), frameskip=5)
 
 
 class Adder:

@@ -111,7 +111,7 @@ def test_it_agrees_with_the_installed_stable_worldmodel(name: str, tmp_path: Pat
 
 
 def test_a_loaded_model_is_ready_to_plan_with() -> None:
-    scaler = ActionScaler((0.5, -0.5), (0.1, 0.2), block=2)
+    scaler = ActionScaler((0.5, -0.5), (0.1, 0.2), frameskip=2)
     model = load_published(FIXTURES / "lewm", action_scaler=scaler)
     assert model.scaler == scaler
     assert not model.training
@@ -131,8 +131,8 @@ class TestActionStatistics:
             load_published(FIXTURES / "lewm")
 
     def test_they_must_fit_the_model(self) -> None:
-        with pytest.raises(CheckpointError, match=r"takes actions of 4 numbers, the scaler makes 10 \(2 × block 5\)"):
-            load_published(FIXTURES / "lewm", action_scaler=ActionScaler((0.0, 0.0), (1.0, 1.0), block=5))
+        with pytest.raises(CheckpointError, match=r"takes actions of 4 numbers, the scaler makes 10 \(2 × frameskip 5\)"):
+            load_published(FIXTURES / "lewm", action_scaler=ActionScaler((0.0, 0.0), (1.0, 1.0), frameskip=5))
 
     def test_identity_leaves_actions_alone(self) -> None:
         model = load_published(FIXTURES / "lewm", action_scaler="identity")
@@ -152,7 +152,7 @@ class TestConvert:
         theirs = np.load(FIXTURES / "actions.npz")
         np.testing.assert_allclose(model.scaler.mean, theirs["mean"], rtol=1e-9)
         np.testing.assert_allclose(model.scaler.std, theirs["std"], rtol=1e-9)
-        assert model.scaler.block == 2  # the model's four numbers are two actions
+        assert model.scaler.frameskip == 2  # the model's four numbers are two actions
         stored = checkpoint.load(tmp_path / "ours")
         assert stored.kind == name
         assert stored.metadata["recipe"] == {"held_out": 0.2}

@@ -15,8 +15,8 @@ from acid.errors import CheckpointError, ShapeError
 from acid.models import compact
 from acid.models.compact import (
     CompactConfig,
-    CompactObjective,
-    CompactObjectiveConfig,
+    CompactLoss,
+    CompactLossConfig,
     CompactTokenizer,
     ConvFeaturesConfig,
     MaskedDecoderConfig,
@@ -103,7 +103,7 @@ def test_frames_become_codes_and_codes_pictures(form: str) -> None:
 @pytest.mark.parametrize("form", ["direct", "masked"])
 def test_it_learns_to_redraw(form: str) -> None:
     tokenizer, pixels = make(form).train(), frames(64)
-    objective = CompactObjective(CompactObjectiveConfig())
+    objective = CompactLoss(CompactLossConfig())
     optimiser = torch.optim.AdamW(tokenizer.parameters(), lr=5e-3)
 
     def error() -> float:
@@ -125,13 +125,13 @@ def test_the_perceptual_term_is_added_for_a_few_frames() -> None:
         return (drawn - images).abs().mean((1, 2, 3))
 
     tokenizer, pixels = make("direct"), frames(6)
-    plain = CompactObjective(CompactObjectiveConfig())(tokenizer, pixels)
-    config = CompactObjectiveConfig(perceptual=0.5, perceptual_frames=4)
-    losses = CompactObjective(config, distance)(tokenizer, pixels)
+    plain = CompactLoss(CompactLossConfig())(tokenizer, pixels)
+    config = CompactLossConfig(perceptual=0.5, perceptual_frames=4)
+    losses = CompactLoss(config, distance)(tokenizer, pixels)
     assert asked[0][0].shape == asked[0][1].shape == (4, 3, SIDE, SIDE)
     torch.testing.assert_close(losses["loss"], plain["loss"] + 0.5 * losses["perceptual"])
     with pytest.raises(ShapeError, match=r"weight of 0.5 needs a perceptual distance"):
-        CompactObjective(config)
+        CompactLoss(config)
 
 
 def test_features_are_the_thumbnail_square_by_square() -> None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from acid import models
 from acid.errors import CheckpointError, ShapeError
-from acid.models import DinoWMConfig, DinoWMObjective, DinoWMObjectiveConfig, DinoWorldModel, dinowm
+from acid.models import DinoWMConfig, DinoWMLoss, DinoWMLossConfig, DinoWorldModel, dinowm
 from acid.models.patch_encoders import PatchEncoder, PatchEncoderConfig, ProjectionConfig
 from acid.nn.causal import CausalConfig
 from acid.planning import CEM, Planner, acid_cost
@@ -130,7 +130,7 @@ def test_a_fresh_residual_model_predicts_no_change() -> None:
 def test_what_the_predictor_says_about_the_action_is_not_in_the_loss() -> None:
     model = make_model("tiled")
     tokens, actions = torch.randn(3, 2, 16, 8), torch.randn(3, 1, 4)
-    objective = DinoWMObjective(DinoWMObjectiveConfig(), model)
+    objective = DinoWMLoss(DinoWMLossConfig(), model)
     before = objective(model, tokens, actions)["loss"]
     model.dynamics.predictor.norm.bias[8:] += 5.0
     torch.testing.assert_close(objective(model, tokens, actions)["loss"], before)
@@ -142,7 +142,7 @@ def test_what_the_predictor_says_about_the_action_is_not_in_the_loss() -> None:
 def test_training_learns_what_an_action_does(form: str) -> None:
     torch.manual_seed(0)
     model = DinoWorldModel(replace(FORMS[form], predictor=replace(SMALL, dropout=0.0)), SCALER, make_encoder())
-    objective = models.objective("dinowm", DinoWMObjectiveConfig(), model)
+    objective = models.objective("dinowm", DinoWMLossConfig(), model)
     optimiser = torch.optim.AdamW(model.parameters(), lr=5e-3)
     effect = torch.randn(4, model.config.latent_size)
     for _ in range(150):

@@ -13,7 +13,7 @@ from acid.errors import CheckpointError, ShapeError, UnknownNameError
 from acid.models import JepaWorldModel
 from acid.types import ActionScaler, WorldModel
 
-SCALER = ActionScaler(mean=(0.5, -1.0), std=(2.0, 3.0), block=5)
+SCALER = ActionScaler(mean=(0.5, -1.0), std=(2.0, 3.0), frameskip=5)
 PARAMETERS = {"paper": 18_034_478, "lite": 1_318_608}
 
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 from moving_dots import make_model, moving_dots, train_briefly
 
-from acid.models import LeWMConfig, LeWMObjective
+from acid.models import LeWMLoss, LeWMLossConfig
 
 
 def test_training_lowers_the_loss_without_collapse() -> None:
     model = make_model()
-    objective = LeWMObjective(LeWMConfig(projections=64), model)
+    objective = LeWMLoss(LeWMLossConfig(projections=64), model)
     generator = torch.Generator().manual_seed(0)
     train_briefly(model, objective, generator)
     pixels, actions = moving_dots(128, generator)
@@ -29,9 +29,9 @@ def test_training_lowers_the_loss_without_collapse() -> None:
 
 def test_the_loss_is_the_sum_of_its_parts() -> None:
     model = make_model()
-    plain = LeWMConfig(sigreg=0.3, projections=16)
+    plain = LeWMLossConfig(sigreg=0.3, projections=16)
     for config in (plain, replace(plain, inverse=0.5, alignment=0.2)):
-        losses = LeWMObjective(config, model)(model, *moving_dots(8, torch.Generator().manual_seed(1)))
+        losses = LeWMLoss(config, model)(model, *moving_dots(8, torch.Generator().manual_seed(1)))
         parts = {"sigreg", "inverse", "alignment"} if config.inverse else {"sigreg"}
         assert set(losses) == {"loss", "prediction"} | parts
         expected = losses["prediction"] + sum(getattr(config, name) * losses[name] for name in parts)
@@ -45,7 +45,7 @@ def test_gradients_reach_the_targets_too() -> None:
     embeddings = model.embed(pixels)
     embeddings.retain_grad()
     model.embed = lambda _: embeddings  # pyright: ignore[reportAttributeAccessIssue]
-    LeWMObjective(LeWMConfig(sigreg=0.0, projections=16), model)(model, pixels, actions)["loss"].backward()
+    LeWMLoss(LeWMLossConfig(sigreg=0.0, projections=16), model)(model, pixels, actions)["loss"].backward()
     assert embeddings.grad is not None
     assert (embeddings.grad[:, -1].abs() > 0).any()
 
@@ -58,7 +58,7 @@ def test_pooling_sees_missing_dimensions_that_a_small_batch_hides() -> None:
     model = make_model()
     ratios = {}
     for pooled in (False, True):
-        objective = LeWMObjective(LeWMConfig(projections=512, pooled=pooled), model)
+        objective = LeWMLoss(LeWMLossConfig(projections=512, pooled=pooled), model)
         costs = []
         for embeddings in (full, flat):
             model.embed = lambda _, shown=embeddings: shown  # pyright: ignore[reportAttributeAccessIssue]

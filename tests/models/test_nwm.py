@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from acid import models
 from acid.errors import ShapeError
-from acid.models import NavigationWorldModel, NWMConfig, NWMObjective, NWMObjectiveConfig, nwm
+from acid.models import NavigationWorldModel, NWMConfig, NWMLoss, NWMLossConfig, nwm
 from acid.models.compact import (
     CompactConfig,
     ConvFeaturesConfig,
@@ -172,7 +172,7 @@ def test_it_learns_what_an_action_does(form: str, steps: int, share: float) -> N
     torch.manual_seed(0)
     config = FORMS[form]
     model = NavigationWorldModel(replace(config, predictor=CDiTConfig(32, 2, 2, 64)), SCALER)
-    objective = NWMObjective(NWMObjectiveConfig(history_mask=0.1), model)
+    objective = NWMLoss(NWMLossConfig(history_mask=0.1), model)
     optimiser = torch.optim.AdamW(model.dynamics.parameters(), lr=4e-3)
     codes = model.quantiser.from_indices(torch.tensor([0, 13, 26, 59]))  # a few only, so that seconds suffice
 
@@ -261,7 +261,7 @@ def test_the_published_sizes_run(tmp_path: Path) -> None:
     imagined = model.rollout(window[:, :4], torch.zeros(1, 1, 1, 3))
     assert imagined.shape == (1, 1, 1, 16, 6)
     assert model.decode(imagined[:, 0]).shape == (1, 1, 224, 224, 3)
-    loss = models.objective("nwm", NWMObjectiveConfig(), model)(model, window, torch.zeros(1, 4, 3))["loss"]
+    loss = models.objective("nwm", NWMLossConfig(), model)(model, window, torch.zeros(1, 4, 3))["loss"]
     loss.backward()
     assert loss.item() == pytest.approx(math.log(64_000), rel=0.15)  # of guessing
     assert all(weight.grad is not None for weight in model.dynamics.parameters())

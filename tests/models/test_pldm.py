@@ -9,7 +9,7 @@ import pytest
 import torch
 from moving_dots import CONFIG, make_model, moving_dots, train_briefly
 
-from acid.models import JepaWorldModel, PLDMConfig, PLDMObjective
+from acid.models import JepaWorldModel, PLDMLoss, PLDMLossConfig
 from acid.models.pldm import missing_spread, shared_variance
 from acid.types import ActionScaler
 
@@ -27,9 +27,9 @@ def test_penalties_against_plain_loops() -> None:
 
 
 def test_the_loss_is_the_weighted_sum_of_its_parts() -> None:
-    config = PLDMConfig(18, 0.7, 12, 0.3, 0.2, 0.5)
+    config = PLDMLossConfig(18, 0.7, 12, 0.3, 0.2, 0.5)
     model = make_model()
-    losses = PLDMObjective(config, model)(model, *moving_dots(8, torch.Generator().manual_seed(1)))
+    losses = PLDMLoss(config, model)(model, *moving_dots(8, torch.Generator().manual_seed(1)))
     parts = {"variance", "variance_in_time", "covariance", "covariance_in_time", "alignment", "inverse"}
     assert set(losses) == {"loss", "prediction"} | parts
     expected = losses["prediction"] + sum(getattr(config, name) * losses[name] for name in parts)
@@ -38,7 +38,7 @@ def test_the_loss_is_the_weighted_sum_of_its_parts() -> None:
 
 def test_training_lowers_the_loss_without_collapse() -> None:
     model = make_model()
-    objective = PLDMObjective(PLDMConfig(), model)
+    objective = PLDMLoss(PLDMLossConfig(), model)
     generator = torch.Generator().manual_seed(0)
     train_briefly(model, objective, generator)
     pixels, actions = moving_dots(128, generator)
@@ -77,6 +77,6 @@ def test_pooled_statistics_show_less_covariance_where_there_is_none() -> None:
     model.prediction_error = lambda *_: torch.zeros(())  # pyright: ignore[reportAttributeAccessIssue]
     found = {}
     for pooled in (False, True):
-        losses = PLDMObjective(PLDMConfig(pooled=pooled), model)(model, torch.empty(0), torch.empty(0))
+        losses = PLDMLoss(PLDMLossConfig(pooled=pooled), model)(model, torch.empty(0), torch.empty(0))
         found[pooled] = losses["covariance"].item()
     assert found[True] == pytest.approx(found[False] / 6, rel=0.25)

@@ -56,7 +56,7 @@ SEARCHES: dict[str, Search] = {
     "cem": CEM(samples=64, iterations=8, elites=8),
     "icem": ICEM(samples=64, iterations=8, elites=8),
     "mppi": MPPI(samples=64, iterations=8),
-    "gradient": Gradient(restarts=4, iterations=40),
+    "gradient": Gradient(samples=4, iterations=40),
     "shooting": Shooting(samples=512),
 }
 

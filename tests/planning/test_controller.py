@@ -9,7 +9,7 @@ from acid.errors import PlanningError
 from acid.planning import CEM, Controller, goal_cost
 from acid.types import ActionScaler
 
-SCALER = ActionScaler(mean=(0.0,), std=(1.0,), block=2)
+SCALER = ActionScaler(mean=(0.0,), std=(1.0,), frameskip=2)
 SEARCH = CEM(samples=100, iterations=10, elites=10)
 
 

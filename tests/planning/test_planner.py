@@ -27,7 +27,7 @@ def test_plan_encodes_once_and_equals_solve():
 
 
 def test_a_plan_is_described_completely():
-    scaler = ActionScaler(mean=(0.5,), std=(2.0,), block=2)
+    scaler = ActionScaler(mean=(0.5,), std=(2.0,), frameskip=2)
     verifier = Verifier()
     plan = planner(SEARCH, cost=acid_cost(verifier), scaler=scaler).plan(*observations())
     assert plan.actions.shape == (3, HORIZON, ACTION)

@@ -59,7 +59,7 @@ def test_solves_a_convex_problem_better_than_its_initial_mean(search, cost):
 
 @every_search
 def test_bounds_hold_in_environment_units(search):
-    scaler = ActionScaler(mean=(0.3,), std=(0.7,), block=2)
+    scaler = ActionScaler(mean=(0.3,), std=(0.7,), frameskip=2)
     low, high = -0.2, 0.4
     far = Problem(torch.zeros(2, 2, 2), torch.full((2, 2, 2), 9.0))  # pulls against the bounds
     make = planner(search, cost=goal_cost(), scaler=scaler, bounds=(low, high))
@@ -234,7 +234,7 @@ def test_std_init_per_action_dimension():
         (lambda: ICEM(momentum=1.0), "momentum must be at least 0 and below 1, got 1.0"),
         (lambda: MPPI(temperature=0.0), "temperature must be positive, got 0.0"),
         (lambda: MPPI(samples=0), "samples must be at least 1, got 0"),
-        (lambda: Gradient(restarts=0), "restarts must be at least 1, got 0"),
+        (lambda: Gradient(samples=0), "samples must be at least 1, got 0"),
         (lambda: Gradient(learning_rate=0.0), "learning_rate must be positive, got 0.0"),
         (lambda: Shooting(samples=-3), "samples must be at least 1, got -3"),
     ],

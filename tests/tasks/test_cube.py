@@ -219,10 +219,10 @@ def test_resets_differ_by_seed_and_repeat_by_seed(task):
 def play(task, seed, steps):
     """Cube [T, 3], proprio [T, 5] and actions [T, 5] of the policy."""
     task.env.reset(seed=seed)
-    policy = task.policy(np.random.default_rng(seed))
+    behaviour = task.behaviour(np.random.default_rng(seed))
     rows = []
     for _ in range(steps):
-        action, columns = policy.act(task), task.columns()
+        action, columns = behaviour.act(task), task.columns()
         rows.append((columns["cube"][:3], columns["proprio"], action))
         task.advance(action)
     return map(np.stack, zip(*rows, strict=True))

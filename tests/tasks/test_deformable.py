@@ -6,7 +6,7 @@ import pytest
 from acid import tasks
 from acid.errors import ShapeError
 from acid.tasks.collect import record_episode
-from acid.tasks.deformable import REACH, TOLERANCE, UNCHANGED, PushPolicy, chamfer
+from acid.tasks.deformable import REACH, TOLERANCE, UNCHANGED, PushBehaviour, chamfer
 
 SIZE = 96
 STATE = {"rope": 153, "granular": 400}
@@ -130,7 +130,7 @@ def test_pushes_go_through_a_central_particle_and_beyond():
     places = rng.normal(0, 0.8, (60, 2))
     central = places[np.linalg.norm(places - np.median(places, axis=0), axis=1) <= 2.0]
     for _ in range(100):
-        x0, y0, x1, y1 = PushPolicy(rng)._draw(places).astype(float)
+        x0, y0, x1, y1 = PushBehaviour(rng)._draw(places).astype(float)
         start, way = np.array([x0, y0]), np.array([x1 - x0, y1 - y0])
         length = np.linalg.norm(way)
         along = (central - start) @ way / length

@@ -30,10 +30,10 @@ def task() -> Iterator[Navigation]:
 def drive(task: Navigation, seed: int, steps: int = 60) -> tuple[np.ndarray, np.ndarray, int]:
     """Poses [steps + 1, 3], actions and the number of collisions of an episode that nobody looks at."""
     task.set_state(start_state(task, seed))
-    policy = task.policy(np.random.default_rng(seed))
+    behaviour = task.behaviour(np.random.default_rng(seed))
     poses, actions, collisions = [task.get_state()[1:]], [], 0
     for _ in range(steps):
-        actions.append(policy.act(task))
+        actions.append(behaviour.act(task))
         task.advance(actions[-1])
         collisions += task.collided
         poses.append(task.get_state()[1:])

@@ -10,7 +10,7 @@ import pytest
 from mujoco_particles import push_grains, push_rope
 
 from acid.tasks import particles
-from acid.tasks.deformable import Granular, PushPolicy, Rope, chamfer
+from acid.tasks.deformable import Granular, PushBehaviour, Rope, chamfer
 from acid.tasks.particles import Physics, evolve, push
 
 ROPE, GRAINS = Rope.physics, Granular.physics
@@ -32,7 +32,7 @@ def square(side, rng):
 
 def pushes(positions, radii, physics, rng, count, *, hit=0.7):
     """Positions before and after each of `count` pushes: most through the object, others anywhere."""
-    aimed = PushPolicy(rng)
+    aimed = PushBehaviour(rng)
     for _ in range(count):
         action = aimed._draw(positions[:, :2]) if rng.random() < hit else rng.uniform(-4, 4, 4)
         after = push(positions, radii, action, physics)

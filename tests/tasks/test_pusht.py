@@ -33,10 +33,10 @@ def pushed():
     states, actions, touched = [], [], []
     for seed in range(10):
         task.reset(seed=seed)
-        policy = task.policy(np.random.default_rng(seed))
+        behaviour = task.behaviour(np.random.default_rng(seed))
         for _ in range(task.episode_steps):
             states.append(task.get_state())
-            actions.append(policy.act(task))
+            actions.append(behaviour.act(task))
             task.advance(actions[-1])
             touched.append(task.contacts > 0)
     shape = 10, task.episode_steps
@@ -302,9 +302,9 @@ def test_policy_is_a_function_of_its_seed(task):
     ends = []
     for behaviour in (5, 5, 6):
         task.reset(seed=1)
-        policy = task.policy(np.random.default_rng(behaviour))
+        behaviour = task.behaviour(np.random.default_rng(behaviour))
         for _ in range(20):
-            task.advance(policy.act(task))
+            task.advance(behaviour.act(task))
         ends.append(task.get_state())
     assert (ends[0] == ends[1]).all()
     assert (ends[0] != ends[2]).any()

@@ -99,9 +99,9 @@ def test_policy_is_smooth_varied_and_reaches_poses(task):
     actions, speeds = [], []
     for seed in range(8):
         task.reset(seed=seed)
-        policy = task.policy(np.random.default_rng(seed))
+        behaviour = task.behaviour(np.random.default_rng(seed))
         for _ in range(task.episode_steps):
-            actions.append(policy.act(task))
+            actions.append(behaviour.act(task))
             task.advance(actions[-1])
             speeds.append(np.abs(task.data.qvel).max())
     actions = np.stack(actions)

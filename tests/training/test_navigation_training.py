@@ -17,7 +17,7 @@ from acid.loop import LoopConfig
 from acid.models import compact, nwm
 from acid.models.compact import (
     CompactConfig,
-    CompactObjectiveConfig,
+    CompactLossConfig,
     CompactTokenizer,
     ConvFeaturesConfig,
     PixelDecoderConfig,
@@ -84,7 +84,7 @@ def test_a_tokenizer_is_trained_resumed_and_measured(episodes: Episodes, tmp_pat
         asked.append(len(drawn))
         return (drawn - images).abs().mean((1, 2, 3))
 
-    recipe = TokenizerRecipe("tiny", CompactObjectiveConfig(perceptual=0.1, perceptual_frames=3), loop=LOOP)
+    recipe = TokenizerRecipe("tiny", CompactLossConfig(perceptual=0.1, perceptual_frames=3), loop=LOOP)
     whole = tokenizer.train_tokenizer(episodes, tmp_path / "a", recipe, perceptual=distance)
     held_out = 14  # frames of the one episode, drawn and as the mean image
     assert asked == [3] * LOOP.steps + [held_out] * 2

@@ -12,7 +12,7 @@ from acid.data import Episodes, EpisodeWriter, split
 from acid.errors import AcidError, UnknownNameError
 from acid.experiments.cell import ASSETS
 from acid.loop import LoopConfig
-from acid.models import LeWMConfig, PLDMConfig
+from acid.models import LeWMLossConfig, PLDMLossConfig
 from acid.models.decoder import Decoder
 from acid.planning import CEM, Planner, acid_cost
 from acid.tasks.collect import record_episode
@@ -41,7 +41,7 @@ def data(tmp_path_factory):
 def cell(data, tmp_path_factory):
     """A whole cell, trained for a moment."""
     out = tmp_path_factory.mktemp("cell")
-    recipe = replace(LITE, objective=LeWMConfig(projections=16), loop=LOOP)
+    recipe = replace(LITE, objective=LeWMLossConfig(projections=16), loop=LOOP)
     world_model.train_world_model(data, out / "model", recipe)
     dataset = load_latents(out / "model", data)
     small = inverse.InverseRecipe(TransformerSize(width=24, depth=1, heads=3), FitConfig(steps=5, batch_size=16))
@@ -70,7 +70,7 @@ def test_statistics_come_from_the_training_split_and_travel_with_the_checkpoints
     actions = np.concatenate([episodes.episode(i, ["action"])["action"] for i in train])
     scaler = models.load(cell / "model").scaler
     np.testing.assert_allclose(scaler.mean, actions.mean(0), rtol=1e-4)
-    assert scaler.block == 5
+    assert scaler.frameskip == 5
     assert Verifier.load(cell / "verifier").scaler == scaler
 
 
@@ -97,7 +97,7 @@ def test_action_blocks_stay_inside_the_episode(data):
 
 
 def test_pldm_trains_with_an_action_head_that_planning_never_sees(data, tmp_path):
-    recipe = replace(world_model.recipe("pldm", "lite"), objective=PLDMConfig(inverse=1.0), loop=LOOP)
+    recipe = replace(world_model.recipe("pldm", "lite"), objective=PLDMLossConfig(inverse=1.0), loop=LOOP)
     trained = world_model.train_world_model(data, tmp_path / "model", recipe)
     stored = checkpoint.load(tmp_path / "model")
     assert stored.kind == "pldm"
@@ -109,7 +109,7 @@ def test_pldm_trains_with_an_action_head_that_planning_never_sees(data, tmp_path
 
 
 def test_an_objective_of_another_model_is_refused(data, tmp_path):
-    with pytest.raises(AcidError, match="objective of 'pldm' is set by a PLDMConfig"):
+    with pytest.raises(AcidError, match="objective of 'pldm' is set by a PLDMLossConfig"):
         world_model.train_world_model(data, tmp_path, replace(LITE, kind="pldm", loop=LOOP))
 
 

@@ -24,11 +24,11 @@ def pairs(transitions: Transitions) -> list[tuple[int, int, int, int]]:
     return [tuple(row) for row in torch.cat([first, second], dim=-1)[:, 0].int().tolist()]
 
 
-@pytest.mark.parametrize("stride", [1, 2, 5])
-def test_pairs_are_all_those_inside_an_episode(stride):
+@pytest.mark.parametrize("frameskip", [1, 2, 5])
+def test_pairs_are_all_those_inside_an_episode(frameskip):
     lengths = [4, 1, 7, 2]
-    expected = [(10 + i, t, 10 + i, t + stride) for i, n in enumerate(lengths) for t in range(n - stride)]
-    assert pairs(successive(*table(lengths), stride=stride)) == expected
+    expected = [(10 + i, t, 10 + i, t + frameskip) for i, n in enumerate(lengths) for t in range(n - frameskip)]
+    assert pairs(successive(*table(lengths), frameskip=frameskip)) == expected
 
 
 def test_a_nan_action_starts_no_transition_but_may_end_one():
@@ -41,7 +41,7 @@ def test_a_nan_action_starts_no_transition_but_may_end_one():
 
 def test_goals_are_every_reachable_frame_and_the_target_is_the_first_action():
     latents, actions, episodes = table([6, 3])
-    transitions = goal_pairs(latents, actions, episodes, horizon=2, stride=2)
+    transitions = goal_pairs(latents, actions, episodes, horizon=2, frameskip=2)
     expected = [(10, t, 10, t + 2 * k, k) for k in (1, 2) for t in range(6 - 2 * k)] + [(11, 0, 11, 2, 1)]
     _, _, targets, left = transitions.batch(torch.arange(len(transitions)))
     assert left is not None
@@ -74,7 +74,7 @@ def test_too_little_data_is_named():
     with pytest.raises(DataError, match=r"longest has 1 frame\(s\), but a pair of frames 1 apart needs 2"):
         successive(*table([1, 1]))
     with pytest.raises(DataError, match=r"longest has 4 frame\(s\), but a pair of frames 4 apart needs 5"):
-        goal_pairs(*table([4]), horizon=3, stride=2)
+        goal_pairs(*table([4]), horizon=3, frameskip=2)
     with pytest.raises(DataError, match="latents have 0 rows"):
         successive(torch.zeros(0, 1, 2), torch.zeros(0, 3), torch.zeros(0))
     with pytest.raises(DataError, match=r"holding out 0\.1 of 2 transitions leaves 2 to train on and 0 to test on"):
@@ -87,8 +87,8 @@ def test_bad_tables_are_named():
         successive(latents[:, 0], actions, episodes)
     with pytest.raises(ShapeError, match="got 8, 7 and 8 rows"):
         successive(latents, actions[:7], episodes)
-    with pytest.raises(ShapeError, match=r"stride.* at least 1, got 0"):
-        successive(latents, actions, episodes, stride=0)
+    with pytest.raises(ShapeError, match=r"frameskip.* at least 1, got 0"):
+        successive(latents, actions, episodes, frameskip=0)
     with pytest.raises(ShapeError, match=r"horizon.* at least 1, got 0"):
         goal_pairs(latents, actions, episodes, horizon=0)
     with pytest.raises(DataError, match="rows of episode 10 are not consecutive"):

@@ -66,11 +66,11 @@ def test_scaler_comes_from_the_training_transitions_or_from_the_caller(verifier)
     assert verifier.scaler.mean == pytest.approx((1, 1), abs=0.2)
     assert verifier.scaler.std == pytest.approx((2, 0.1), rel=0.1)
     latents, actions, episodes = drifting_episodes()
-    given = ActionScaler(mean=(1.0,), std=(2.0,), block=2)
+    given = ActionScaler(mean=(1.0,), std=(2.0,), frameskip=2)
     once = FitConfig(steps=1)
     assert Verifier.fit(latents, actions, episodes, size=SMALL, training=once, scaler=given).scaler == given
     with pytest.raises(ShapeError, match="3 × 1 = 3 numbers, but actions have 2"):
-        Verifier.fit(latents, actions, episodes, training=once, scaler=dataclasses.replace(given, block=3))
+        Verifier.fit(latents, actions, episodes, training=once, scaler=dataclasses.replace(given, frameskip=3))
 
 
 def test_same_seed_same_weights_whatever_the_global_generator_did():

@@ -53,7 +53,7 @@ _FORMAT = "1"  # of the decoded dataset; another one is decoded anew
 
 
 @dataclass(frozen=True)
-class Trajectory:
+class Recording:
     """What one file says."""
 
     images: Sequence[bytes]  # T encoded images
@@ -85,7 +85,7 @@ def decode_image(encoded: bytes, size: int) -> np.ndarray:
         raise ValueError(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
 
 
-def read_trajectory(path: str | os.PathLike[str]) -> Trajectory:
+def read_trajectory(path: str | os.PathLike[str]) -> Recording:
     """The images, poses and, if it is simulated, the world of one file."""
     path = Path(path)
     if not path.is_file():
@@ -108,10 +108,10 @@ def read_trajectory(path: str | os.PathLike[str]) -> Trajectory:
     poses = np.concatenate([position[:, :2], wrap(yaw)[:, None]], axis=1)
     if not np.isfinite(poses).all():
         raise DataError(f"step {int(np.argmin(np.isfinite(poses).all(1)))} of {path} has a pose that is not finite")
-    return Trajectory(images, poses, world)
+    return Recording(images, poses, world)
 
 
-def read_frames(path: str | os.PathLike[str], size: int) -> tuple[np.ndarray, Trajectory]:
+def read_frames(path: str | os.PathLike[str], size: int) -> tuple[np.ndarray, Recording]:
     """Frames uint8 [T, size, size, 3] of one file, and the rest of it."""
     trajectory = read_trajectory(path)
     frames = np.empty((len(trajectory.images), size, size, 3), np.uint8)
@@ -123,7 +123,7 @@ def read_frames(path: str | os.PathLike[str], size: int) -> tuple[np.ndarray, Tr
     return frames, trajectory
 
 
-def write_trajectory(path: str | os.PathLike[str], trajectory: Trajectory) -> None:
+def write_trajectory(path: str | os.PathLike[str], trajectory: Recording) -> None:
     """Write one file in RECON's layout; it appears under its final name whole, or not at all."""
     path, steps = Path(path), len(trajectory.images)
     poses = np.asarray(trajectory.poses, np.float64)
@@ -187,7 +187,7 @@ def open_recon(
     return Episodes(target)
 
 
-def _episode(frames: np.ndarray, trajectory: Trajectory) -> dict[str, np.ndarray]:
+def _episode(frames: np.ndarray, trajectory: Recording) -> dict[str, np.ndarray]:
     steps = normalise(displacements(trajectory.poses)).astype(np.float32)
     return {
         "pixels": frames,
@@ -242,7 +242,7 @@ __all__ = [
     "GoalCase",
     "PoseBatch",
     "PoseWindows",
-    "Trajectory",
+    "Recording",
     "decode_image",
     "denormalise",
     "displacements",

@@ -31,7 +31,7 @@ def split(n_episodes: int, held_out: float = 0.1, seed: int = 0) -> Split:
     return Split(train=np.sort(order[count:]), held_out=np.sort(order[:count]))
 
 
-def fit_scaler(episodes: Episodes, ids: Sequence[int] | np.ndarray, block: int = 1) -> ActionScaler:
+def fit_scaler(episodes: Episodes, ids: Sequence[int] | np.ndarray, frameskip: int = 1) -> ActionScaler:
     """Mean and standard deviation of the actions of the given episodes; pass the training split."""
     chosen = episodes.check_ids(ids)
     if not len(chosen):
@@ -46,4 +46,4 @@ def fit_scaler(episodes: Episodes, ids: Sequence[int] | np.ndarray, block: int =
     usable = actions[finite]
     if not len(usable):
         raise DataError(f"the {len(chosen)} given episodes of {episodes.path} hold no finite action")
-    return ActionScaler(mean=tuple(usable.mean(axis=0).tolist()), std=tuple(usable.std(axis=0).tolist()), block=block)
+    return ActionScaler(tuple(usable.mean(axis=0).tolist()), tuple(usable.std(axis=0).tolist()), frameskip)

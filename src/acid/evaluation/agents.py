@@ -105,7 +105,7 @@ class PolicyAgent:
     def blocks_left(self, left: int) -> int:
         """Blocks until the goal is due; once it is overdue, as fast as possible."""
         elapsed = self._budget - left
-        return max(1, math.ceil((self._goal_offset - elapsed) / self._scaler.block))
+        return max(1, math.ceil((self._goal_offset - elapsed) / self._scaler.frameskip))
 
 
 class NoOpAgent:

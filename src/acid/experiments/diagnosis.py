@@ -173,7 +173,7 @@ def _look_at_pool(
     gaps, errors, inferred = np.zeros_like(thought), np.zeros(count), []
     for n in range(count):
         actions = planner.scaler.denormalise(pool.actions[:, n])[0].numpy()
-        true, state = _execute(task, planner.model, instance, actions, planner.scaler.block)
+        true, state = _execute(task, planner.model, instance, actions, planner.scaler.frameskip)
         gaps[n] = (true - pool.trajectory.latents[0, n, 1:]).square().flatten(1).sum(1).numpy()
         errors[n] = task.error(state, instance.goal_state)
         inferred.append(consistency.verifier.infer(torch.cat([problem.now, true[:-1]]), true))

@@ -75,8 +75,8 @@ def convert(
     if Path(out).resolve() == Path(folder).resolve():
         raise CheckpointError(f"{out} is the published folder itself, whose {CONFIG} would be lost; name another")
     with Episodes(data) as episodes:
-        block = _block(config.action_size, episodes.shape("action"), data)
-        scaler = fit_scaler(episodes, range(len(episodes)), block)
+        frameskip = _frameskip(config.action_size, episodes.shape("action"), data)
+        scaler = fit_scaler(episodes, range(len(episodes)), frameskip)
         attributes = episodes.attributes
     model = load_published(folder, action_scaler=scaler, weights=weights)
     metadata = {
@@ -92,7 +92,7 @@ def _scaler(given: ActionScaler | Literal["identity"] | None, size: int, folder:
     if given is None:
         raise CheckpointError(
             f"{folder} holds no action statistics: pass those of the dataset that the model was trained on, "
-            "action_scaler=acid.data.fit_scaler(episodes, range(len(episodes)), block) with block × action size = "
+            "action_scaler=acid.data.fit_scaler(episodes, range(len(episodes)), frameskip) with frameskip × action size = "
             f"{size}, or action_scaler='identity' if you normalise actions yourself"
         )
     if given == "identity":
@@ -100,12 +100,12 @@ def _scaler(given: ActionScaler | Literal["identity"] | None, size: int, folder:
     if given.size != size:
         raise CheckpointError(
             f"the model of {folder} takes actions of {size} numbers, the scaler makes {given.size} "
-            f"({given.env_size} × block {given.block}); it needs another block or another dataset"
+            f"({given.env_size} × frameskip {given.frameskip}); it needs another frameskip or another dataset"
         )
     return given
 
 
-def _block(size: int, shape: tuple[int, ...], data: Folder) -> int:
+def _frameskip(size: int, shape: tuple[int, ...], data: Folder) -> int:
     """Environment steps in one action of the model."""
     if len(shape) != 1 or size % shape[0]:
         raise DataError(f"the model takes {size} numbers, which is no whole number of the actions {shape} in {data}")

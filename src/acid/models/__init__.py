@@ -12,17 +12,17 @@ import torch
 from acid import checkpoint
 from acid.errors import AcidError, CheckpointError, look_up
 from acid.models import dinowm, jepa, nwm
-from acid.models.dinowm import DinoWMConfig, DinoWMObjective, DinoWMObjectiveConfig, DinoWorldModel
+from acid.models.dinowm import DinoWMConfig, DinoWMLoss, DinoWMLossConfig, DinoWorldModel
 from acid.models.jepa import PRESETS as JEPA_PRESETS
 from acid.models.jepa import JepaConfig, JepaWorldModel
-from acid.models.lewm import LeWMConfig, LeWMObjective
-from acid.models.nwm import NavigationWorldModel, NWMConfig, NWMObjective, NWMObjectiveConfig
-from acid.models.pldm import PLDMConfig, PLDMObjective
+from acid.models.lewm import LeWMLoss, LeWMLossConfig
+from acid.models.nwm import NavigationWorldModel, NWMConfig, NWMLoss, NWMLossConfig
+from acid.models.pldm import PLDMLoss, PLDMLossConfig
 from acid.types import ActionScaler
 
 AnyWorldModel = JepaWorldModel | DinoWorldModel | NavigationWorldModel
-Objective = LeWMObjective | PLDMObjective | DinoWMObjective | NWMObjective
-ObjectiveConfig = LeWMConfig | PLDMConfig | DinoWMObjectiveConfig | NWMObjectiveConfig
+Objective = LeWMLoss | PLDMLoss | DinoWMLoss | NWMLoss
+ObjectiveConfig = LeWMLossConfig | PLDMLossConfig | DinoWMLossConfig | NWMLossConfig
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Kind:
 
 
 KINDS = {
-    "lewm": Kind(jepa.PRESETS, JepaConfig, JepaWorldModel, LeWMConfig, LeWMObjective),
-    "pldm": Kind(jepa.PRESETS, JepaConfig, JepaWorldModel, PLDMConfig, PLDMObjective),
-    "dinowm": Kind(dinowm.PRESETS, DinoWMConfig, DinoWorldModel, DinoWMObjectiveConfig, DinoWMObjective),
-    "nwm": Kind(nwm.PRESETS, NWMConfig, NavigationWorldModel, NWMObjectiveConfig, NWMObjective),
+    "lewm": Kind(jepa.PRESETS, JepaConfig, JepaWorldModel, LeWMLossConfig, LeWMLoss),
+    "pldm": Kind(jepa.PRESETS, JepaConfig, JepaWorldModel, PLDMLossConfig, PLDMLoss),
+    "dinowm": Kind(dinowm.PRESETS, DinoWMConfig, DinoWorldModel, DinoWMLossConfig, DinoWMLoss),
+    "nwm": Kind(nwm.PRESETS, NWMConfig, NavigationWorldModel, NWMLossConfig, NWMLoss),
 }
 
 
@@ -96,22 +96,22 @@ __all__ = [
     "KINDS",
     "AnyWorldModel",
     "DinoWMConfig",
-    "DinoWMObjective",
-    "DinoWMObjectiveConfig",
+    "DinoWMLoss",
+    "DinoWMLossConfig",
     "DinoWorldModel",
     "JepaConfig",
     "JepaWorldModel",
     "Kind",
-    "LeWMConfig",
-    "LeWMObjective",
+    "LeWMLoss",
+    "LeWMLossConfig",
     "NWMConfig",
-    "NWMObjective",
-    "NWMObjectiveConfig",
+    "NWMLoss",
+    "NWMLossConfig",
     "NavigationWorldModel",
     "Objective",
     "ObjectiveConfig",
-    "PLDMConfig",
-    "PLDMObjective",
+    "PLDMLoss",
+    "PLDMLossConfig",
     "build",
     "configuration",
     "load",

@@ -386,19 +386,19 @@ class CompactTokenizer(nn.Module):
 
 
 @dataclass(frozen=True)
-class CompactObjectiveConfig:
+class CompactLossConfig:
     perceptual: float = 0.0  # weight of the perceptual distance, if one is given
     perceptual_frames: int = 8  # of a batch, whose perceptual distance is taken: it is the costliest part
     thumbnail: float = 0.5  # weight of the thumbnail's squared error
 
 
-class CompactObjective(nn.Module):
+class CompactLoss(nn.Module):
     """What a tokenizer is trained to minimise: squared error and perceptual distance, or the masked decoder's loss.
 
     `perceptual` takes two batches of images [M, 3, S, S] in 0..1 and gives distances [M].
     """
 
-    def __init__(self, config: CompactObjectiveConfig, perceptual: Perceptual | None = None) -> None:
+    def __init__(self, config: CompactLossConfig, perceptual: Perceptual | None = None) -> None:
         super().__init__()
         if config.perceptual and perceptual is None:
             raise ShapeError(f"a perceptual weight of {config.perceptual} needs a perceptual distance, got none")

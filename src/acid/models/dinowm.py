@@ -218,14 +218,14 @@ class DinoWorldModel(nn.Module):
 
 
 @dataclass(frozen=True)
-class DinoWMObjectiveConfig:
+class DinoWMLossConfig:
     """Nothing to set: with a frozen encoder the prediction error is all there is."""
 
 
-class DinoWMObjective(nn.Module):
+class DinoWMLoss(nn.Module):
     """Mean squared error of the next frame's tokens, teacher forced."""
 
-    def __init__(self, config: DinoWMObjectiveConfig, model: DinoWorldModel) -> None:
+    def __init__(self, config: DinoWMLossConfig, model: DinoWorldModel) -> None:
         super().__init__()
         self.config = config
 

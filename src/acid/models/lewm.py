@@ -13,7 +13,7 @@ from acid.models.sigreg import SIGReg
 
 
 @dataclass(frozen=True)
-class LeWMConfig:
+class LeWMLossConfig:
     sigreg: float = 0.09  # weight
     projections: int = 1024
     pooled: bool = False  # the sample of SIGReg is every frame of the batch, not one frame of every window
@@ -21,14 +21,14 @@ class LeWMConfig:
     inverse: float = 0.0  # of an action head; 0 trains without one
 
 
-class LeWMObjective(nn.Module):
+class LeWMLoss(nn.Module):
     """Mean squared error of the next embedding (no stop-gradient), SIGReg on all embeddings, and what else is asked.
 
     SIGReg tests a sample, and small ones pass easily: with a few dozen windows a batch, embeddings that fill a third of
     their dimensions look Gaussian enough, and what moves fast or is small is left out of them. Pooling helps there.
     """
 
-    def __init__(self, config: LeWMConfig, model: JepaWorldModel) -> None:
+    def __init__(self, config: LeWMLossConfig, model: JepaWorldModel) -> None:
         super().__init__()
         self.config = config
         self.sigreg = SIGReg(config.projections)

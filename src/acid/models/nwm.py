@@ -365,15 +365,15 @@ class NavigationWorldModel(nn.Module):
 
 
 @dataclass(frozen=True)
-class NWMObjectiveConfig:
+class NWMLossConfig:
     history_mask: float = 0.3  # of a window's context tokens at most this share is hidden, uniformly drawn
     full_mask: float = 0.3  # probability that all tokens of the next frame are hidden, as when unmasking begins
 
 
-class NWMObjective(nn.Module):
+class NWMLoss(nn.Module):
     """Cross-entropy of the next frame's hidden tokens, given its other tokens, the context and the action."""
 
-    def __init__(self, config: NWMObjectiveConfig, model: NavigationWorldModel) -> None:
+    def __init__(self, config: NWMLossConfig, model: NavigationWorldModel) -> None:
         super().__init__()
         self.config = config
 

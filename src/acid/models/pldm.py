@@ -14,7 +14,7 @@ EPSILON = 1e-4  # keeps the gradient of a standard deviation finite
 
 
 @dataclass(frozen=True)
-class PLDMConfig:
+class PLDMLossConfig:
     """Weights of the penalties beside the prediction error; the published ones by default."""
 
     variance: float = 18.0  # over the batch
@@ -26,14 +26,14 @@ class PLDMConfig:
     pooled: bool = False  # "over the batch" takes every frame of it as the sample, not one frame of every window
 
 
-class PLDMObjective(nn.Module):
+class PLDMLoss(nn.Module):
     """Prediction error, hinge on the spread of every channel, covariance between channels, temporal alignment.
 
     `_in_time` penalties are the same statistics over the frames of a window instead of over the batch. Pooling makes
     the others less noisy: between independent channels n samples show covariances of 1/n in the mean square.
     """
 
-    def __init__(self, config: PLDMConfig, model: JepaWorldModel) -> None:
+    def __init__(self, config: PLDMLossConfig, model: JepaWorldModel) -> None:
         super().__init__()
         self.config = config
         self.inverse = ActionHead(model) if config.inverse else None

@@ -1,7 +1,7 @@
 """Search over action sequences, scored by a cost on the trajectory a world model imagines."""
 
 from acid.planning.cem import CEM
-from acid.planning.controller import Controller, Episode
+from acid.planning.controller import Controller, Execution
 from acid.planning.costs import (
     ActionConsistency,
     ActionNorm,
@@ -38,8 +38,8 @@ __all__ = [
     "Cost",
     "Custom",
     "DecodedDistance",
-    "Episode",
     "Evaluation",
+    "Execution",
     "GoalDistance",
     "Gradient",
     "Parametrisation",

@@ -41,7 +41,7 @@ class Bounds:
 
     def _normalised(self, limit: Tensor, like: Tensor) -> Tensor:
         limit = limit.to(like)
-        return limit if self.scaler is None else self.scaler.normalise(limit.expand(self.scaler.block, -1))
+        return limit if self.scaler is None else self.scaler.normalise(limit.expand(self.scaler.frameskip, -1))
 
 
 def _vector(name: str, limit: Limit, size: int) -> Tensor:

@@ -18,7 +18,7 @@ from acid.types import Plan
 
 
 @dataclass(frozen=True)
-class Episode:
+class Execution:
     """What happened when a controller drove one environment for T steps."""
 
     observations: np.ndarray  # [T+1, ...], the first one before any action
@@ -62,7 +62,7 @@ class Controller:
         """What to execute now: [B, execute*block, a] in environment units (model actions if there is no scaler)."""
         if plan.env_actions is None or self.planner.scaler is None:
             return plan.actions[:, : self.execute]
-        return plan.env_actions[:, : self.execute * self.planner.scaler.block]
+        return plan.env_actions[:, : self.execute * self.planner.scaler.frameskip]
 
     def run(
         self,
@@ -73,7 +73,7 @@ class Controller:
         observation: Any = None,
         done: Callable[[Any], bool] | None = None,
         seed: int = 0,
-    ) -> Episode:
+    ) -> Execution:
         """Drive one gymnasium-style environment towards a goal observation for at most `budget` steps.
 
         observation: where the environment is now; by default it is reset with the seed.
@@ -96,7 +96,7 @@ class Controller:
                 if solved or ended:
                     break
         executed = np.asarray(actions, np.float32).reshape(len(actions), self._env_size)
-        return Episode(np.stack(observations), executed, tuple(plans), solved)
+        return Execution(np.stack(observations), executed, tuple(plans), solved)
 
     @property
     def _env_size(self) -> int:

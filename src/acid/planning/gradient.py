@@ -21,13 +21,13 @@ class Gradient:
     Restarts play the part of candidates: an adaptive weight compares spreads over them, so it needs at least two.
     """
 
-    restarts: int = 30  # N; the first starts from the initial mean
+    samples: int = 30  # N; the first starts from the initial mean
     iterations: int = 100  # J evaluations, with a step between each two
     learning_rate: float = 0.1
     std_init: Std = 1.0
 
     def __post_init__(self) -> None:
-        check_counts(restarts=self.restarts, iterations=self.iterations)
+        check_counts(samples=self.samples, iterations=self.iterations)
         check_std(self.std_init)
         if not self.learning_rate > 0:
             raise PlanningError(f"learning_rate must be positive, got {self.learning_rate}")
@@ -35,7 +35,7 @@ class Gradient:
     @torch.enable_grad()
     def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
         rows = torch.arange(len(mean), device=mean.device)
-        noise = streams.normal(rows, (self.restarts, *mean.shape[1:]), like=mean)
+        noise = streams.normal(rows, (self.samples, *mean.shape[1:]), like=mean)
         noise[:, 0] = 0
         actions = objective.clamp(Gaussian.around(mean, self.std_init).sample(noise)).requires_grad_()
         optimiser = torch.optim.Adam([actions], lr=self.learning_rate)

@@ -149,7 +149,7 @@ def _action_size(scaler: ActionScaler | None, action_size: int | None) -> int:
     if scaler is not None and action_size not in (None, scaler.size):
         raise ShapeError(
             f"action_size {action_size} does not match the scaler's {scaler.size} "
-            f"({scaler.env_size} per environment action, block {scaler.block})"
+            f"({scaler.env_size} per environment action, block {scaler.frameskip})"
         )
     size = action_size if scaler is None else scaler.size
     assert size is not None  # for the type checker: both None was refused above

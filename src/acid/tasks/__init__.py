@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from acid.errors import AcidError, look_up
-from acid.tasks.base import Policy, Task
+from acid.tasks.base import Behaviour, Task
 
 TASKS = {
     "reacher": ("acid.tasks.reacher", "Reacher"),
@@ -28,4 +28,4 @@ def make(name: str, *, size: int = 64) -> Task:
         ) from error
 
 
-__all__ = ["TASKS", "Policy", "Task", "make"]
+__all__ = ["TASKS", "Behaviour", "Task", "make"]

@@ -11,7 +11,7 @@ import numpy as np
 from acid.errors import ShapeError
 
 
-class Policy(Protocol):
+class Behaviour(Protocol):
     """Decides during data collection; may look at the simulator's state, unlike a planner."""
 
     def act(self, task: Task) -> np.ndarray:
@@ -128,7 +128,7 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
         """A random goal state [S] for the episode that the task is in; only for tasks with goals of their own."""
         raise NotImplementedError
 
-    def policy(self, rng: np.random.Generator) -> Policy:
+    def behaviour(self, rng: np.random.Generator) -> Behaviour:
         """A data-collection policy for one episode."""
         raise NotImplementedError
 

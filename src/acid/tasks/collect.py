@@ -120,11 +120,11 @@ def record_episode(task: tasks.Task, seed: int, index: int) -> dict[str, np.ndar
     """Episode `index` of a collection: a pure function of (task, seed, index)."""
     reset, behave = np.random.SeedSequence([seed, index]).generate_state(2)
     pixels, _ = task.reset(seed=int(reset))
-    policy = task.policy(np.random.default_rng(behave))
+    behaviour = task.behaviour(np.random.default_rng(behave))
     rows: dict[str, list[np.ndarray]] = {}
     for _ in range(task.episode_steps):
         row = {"pixels": pixels, "state": task.get_state(), **task.columns()}
-        row["action"] = np.asarray(policy.act(task), np.float32)
+        row["action"] = np.asarray(behaviour.act(task), np.float32)
         for name, value in row.items():
             rows.setdefault(name, []).append(value)
         task.advance(row["action"])

@@ -103,11 +103,11 @@ class Cube(MujocoTask):
     def success(self, state: np.ndarray, goal_state: np.ndarray) -> bool:
         return self.error(state, goal_state) < TOLERANCE
 
-    def policy(self, rng: np.random.Generator) -> CubePolicy:
-        return CubePolicy(rng)
+    def behaviour(self, rng: np.random.Generator) -> CubeBehaviour:
+        return CubeBehaviour(rng)
 
 
-class CubePolicy:
+class CubeBehaviour:
     """OGBench's scripted play: pick the cube, put it somewhere random, move away, again. Now and then it wanders.
 
     Wandering lasts 0.25 to 0.75 s, in half of the cases with a gripper that wanders too: a planner's actions are not

@@ -142,8 +142,8 @@ class Deformable(Task):
     def success(self, state: np.ndarray, goal_state: np.ndarray) -> bool:
         return self.error(state, goal_state) < TOLERANCE
 
-    def policy(self, rng: np.random.Generator) -> PushPolicy:
-        return PushPolicy(rng, border=self.border)
+    def behaviour(self, rng: np.random.Generator) -> PushBehaviour:
+        return PushBehaviour(rng, border=self.border)
 
     def close(self) -> None:
         self._scene.close()
@@ -279,7 +279,7 @@ class Granular(Deformable):
         return np.asarray(state).reshape(-1, 4)[:, :3]
 
 
-class PushPolicy:
+class PushBehaviour:
     """Random pushes that hit: from anywhere beside the object, through one of its particles and beyond.
 
     A push that moves nothing is drawn again, which needs a look ahead at what it would do.

@@ -18,7 +18,7 @@ from acid.data.poses import STEP_SECONDS, to_world, wrap
 from acid.data.recon import square_frame
 from acid.errors import ShapeError
 from acid.tasks.base import Task, checked_size, on_circle
-from acid.tasks.navigation_policy import NavigationPolicy
+from acid.tasks.navigation_behaviour import NavigationBehaviour
 from acid.tasks.navigation_scene import NavigationScene
 from acid.tasks.navigation_world import HALF, ROBOT_RADIUS, World, plan_world
 
@@ -153,8 +153,8 @@ class Navigation(Task):
     def success(self, state: np.ndarray, goal_state: np.ndarray) -> bool:
         return self.error(state, goal_state) < TOLERANCE
 
-    def policy(self, rng: np.random.Generator) -> NavigationPolicy:
-        return NavigationPolicy(rng)
+    def behaviour(self, rng: np.random.Generator) -> NavigationBehaviour:
+        return NavigationBehaviour(rng)
 
     def close(self) -> None:
         while self._scenes:

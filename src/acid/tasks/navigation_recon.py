@@ -1,6 +1,6 @@
 """Trajectories of the navigation task as files in RECON's format, with only the keys that the simulator knows.
 
-Trajectory i is a pure function of (seed, i) and of how many worlds there are, and is driven in world i mod worlds. A
+Recording i is a pure function of (seed, i) and of how many worlds there are, and is driven in world i mod worlds. A
 file that exists is kept, so an interrupted run is continued by calling again.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from acid.data.poses import STEP_SECONDS, displacements
-from acid.data.recon import Encoding, Trajectory, encode_image, write_trajectory
+from acid.data.recon import Encoding, Recording, encode_image, write_trajectory
 from acid.errors import DataError
 from acid.tasks.navigation import WORLDS, Navigation
 
@@ -62,16 +62,16 @@ def write_recon(
     return folder
 
 
-def record(task: Navigation, drive: Drive, index: int) -> Trajectory:
-    """Trajectory number `index`."""
+def record(task: Navigation, drive: Drive, index: int) -> Recording:
+    """Recording number `index`."""
     reset, behave = np.random.SeedSequence([drive.seed, index]).generate_state(2)
     task.reset(seed=int(reset), options={"world": index % drive.worlds})
-    policy = task.policy(np.random.default_rng(behave))
+    behaviour = task.behaviour(np.random.default_rng(behave))
     images, poses, commands, collisions = [], [], [], []
     for _ in range(drive.steps):
         images.append(encode_image(task.camera_image(), drive.encoding))
         poses.append(task.get_state()[1:])
-        commands.append(policy.act(task))
+        commands.append(behaviour.act(task))
         task.advance(commands[-1])
         collisions.append(task.collided)
     driven = displacements(np.stack([*poses, task.get_state()[1:]]))
@@ -84,7 +84,7 @@ def record(task: Navigation, drive: Drive, index: int) -> Trajectory:
         "collision/physical": np.array(collisions),
         "collision/any": np.array(collisions),
     }
-    return Trajectory(images, np.stack(poses), index % drive.worlds, extra)
+    return Recording(images, np.stack(poses), index % drive.worlds, extra)
 
 
 def _write_share(folder: Path, drive: Drive, indices: list[int]) -> Iterator[int]:

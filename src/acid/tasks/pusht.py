@@ -147,8 +147,8 @@ class PushT(Task):
     def success(self, state: np.ndarray, goal_state: np.ndarray) -> bool:
         return self.error(state, goal_state) < 1
 
-    def policy(self, rng: np.random.Generator) -> PushTPolicy:
-        return PushTPolicy(rng)
+    def behaviour(self, rng: np.random.Generator) -> PushTBehaviour:
+        return PushTBehaviour(rng)
 
 
 def _wrap(angle: float) -> float:
@@ -239,7 +239,7 @@ _SHARES = np.array([math.dist(start, end) for start, end, _ in _SIDES])
 _SHARES /= _SHARES.sum()
 
 
-class PushTPolicy:
+class PushTBehaviour:
     """Pushes the block at random places in random directions: towards its centre of gravity it slides, else it turns.
 
     Each push draws a point of the outline, goes there without crossing the block, and pushes inwards at up to 40° from

@@ -52,8 +52,8 @@ class Reacher(MujocoTask):
     def success(self, state: np.ndarray, goal_state: np.ndarray) -> bool:
         return self.error(state, goal_state) < TOLERANCE
 
-    def policy(self, rng: np.random.Generator) -> ReacherPolicy:
-        return ReacherPolicy(rng)
+    def behaviour(self, rng: np.random.Generator) -> ReacherBehaviour:
+        return ReacherBehaviour(rng)
 
 
 @dataclass
@@ -67,7 +67,7 @@ class _Segment:
     amplitude: float = 0.0
 
 
-class ReacherPolicy:
+class ReacherBehaviour:
     """Reaching random poses, and now and then smooth random torques, in segments of 0.4 to 1.2 s.
 
     It moves as a trained controller would, which is what published data come from: smooth, damped, hardly any noise.

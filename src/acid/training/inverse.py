@@ -63,7 +63,7 @@ def _train(
         dataset.latents,
         dataset.actions,
         dataset.ids,
-        stride=dataset.frameskip,
+        frameskip=dataset.frameskip,
         size=recipe.size,
         training=recipe.fit,
         channels=CHANNELS if recipe.convolve and is_map else (),

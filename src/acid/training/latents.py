@@ -30,7 +30,7 @@ class LatentDataset:
 
     @property
     def frameskip(self) -> int:
-        return self.model.scaler.block
+        return self.model.scaler.frameskip
 
 
 def load_latents(
@@ -55,7 +55,7 @@ def load_latents(
         episodes=episodes,
         rows=rows,
         latents=latents[torch.from_numpy(rows)],
-        actions=torch.from_numpy(action_blocks(episodes, train, model.scaler.block)),
+        actions=torch.from_numpy(action_blocks(episodes, train, model.scaler.frameskip)),
         ids=torch.from_numpy(np.repeat(train, episodes.lengths[train])),
     )
 

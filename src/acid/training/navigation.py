@@ -22,7 +22,7 @@ from acid.data.recon import open_recon
 from acid.data.windows import Shuffle
 from acid.errors import AcidError, look_up
 from acid.loop import LoopConfig, Progress, train
-from acid.models import NavigationWorldModel, NWMObjectiveConfig
+from acid.models import NavigationWorldModel, NWMLossConfig
 from acid.models.compact import CompactTokenizer, Perceptual
 from acid.training.tokenizer import perceived, psnr
 from acid.types import ActionScaler
@@ -43,7 +43,7 @@ class NavigationRecipe:
 
     kind: str = "nwm"
     preset: str = "lite"
-    objective: NWMObjectiveConfig = field(default_factory=NWMObjectiveConfig)
+    objective: NWMLossConfig = field(default_factory=NWMLossConfig)
     held_out: float = 0.1  # share of the episodes kept for evaluation
     half_precision: bool = False  # of the stored weights
     loop: LoopConfig = field(default_factory=LoopConfig)

@@ -16,7 +16,7 @@ from acid.data import Episodes, Windows, fit_scaler, split
 from acid.data.windows import Shuffle
 from acid.errors import AcidError, look_up
 from acid.loop import LoopConfig, Progress, train
-from acid.models import DinoWMObjectiveConfig, DinoWorldModel
+from acid.models import DinoWMLossConfig, DinoWorldModel
 from acid.models.patch_encoders import PatchEncoder
 from acid.training.latents import encode_all
 from acid.types import ActionScaler
@@ -75,7 +75,7 @@ def train_token_model(
     scaler = fit_scaler(episodes, parts.train, recipe.frameskip)
     model = _fresh(recipe, scaler, episodes, parts.train, encoder)
     tokens = encode_all(model, episodes, progress=encoding)
-    objective = models.objective(recipe.kind, DinoWMObjectiveConfig(), model)
+    objective = models.objective(recipe.kind, DinoWMLossConfig(), model)
     windows = Windows(episodes, parts.train, model.config.history + 1, recipe.frameskip)
     order = Shuffle(len(windows), recipe.loop.batch_size, recipe.loop.seed)
 

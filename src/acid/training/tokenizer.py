@@ -17,8 +17,8 @@ from acid.errors import look_up
 from acid.loop import LoopConfig, Progress, train
 from acid.models.compact import (
     PRESETS,
-    CompactObjective,
-    CompactObjectiveConfig,
+    CompactLoss,
+    CompactLossConfig,
     CompactTokenizer,
     Perceptual,
     to_image,
@@ -33,7 +33,7 @@ class TokenizerRecipe:
     """How a tokenizer is trained, apart from the data and the perceptual distance."""
 
     preset: str = "lite"
-    objective: CompactObjectiveConfig = field(default_factory=CompactObjectiveConfig)
+    objective: CompactLossConfig = field(default_factory=CompactLossConfig)
     mirror: bool = True  # show every frame as often mirrored left to right
     held_out: float = 0.1  # share of the episodes kept for evaluation
     half_precision: bool = False  # of the stored weights
@@ -45,7 +45,7 @@ RECIPES = {
         "paper", loop=LoopConfig(steps=200_000, batch_size=256, learning_rate=1e-4, weight_decay=1e-2)
     ),
     "lite": TokenizerRecipe(
-        objective=CompactObjectiveConfig(perceptual=0.1),
+        objective=CompactLossConfig(perceptual=0.1),
         held_out=0.2,
         half_precision=True,
         loop=LoopConfig(steps=6_000, batch_size=32, learning_rate=1.5e-3, weight_decay=1e-3, warmup=0.03),
@@ -80,7 +80,7 @@ def train_tokenizer(
     rows = episodes.rows_of(parts.train)
     torch.manual_seed(recipe.loop.seed)
     tokenizer = CompactTokenizer(look_up(PRESETS, recipe.preset, "preset")(), **options)
-    objective = CompactObjective(recipe.objective, perceptual)
+    objective = CompactLoss(recipe.objective, perceptual)
 
     def batches(start: int) -> Generator[Tensor, None, None]:
         step = start

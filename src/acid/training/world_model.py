@@ -16,7 +16,7 @@ from acid import checkpoint, models
 from acid.data import Batch, Episodes, Split, Windows, batches, fit_scaler, split
 from acid.errors import AcidError, look_up
 from acid.loop import LoopConfig, Progress, train
-from acid.models import JepaConfig, JepaWorldModel, LeWMConfig, Objective, ObjectiveConfig, PLDMConfig
+from acid.models import JepaConfig, JepaWorldModel, LeWMLossConfig, Objective, ObjectiveConfig, PLDMLossConfig
 
 VALIDATION_WINDOWS = 512
 
@@ -29,7 +29,7 @@ class WorldModelRecipe:
     preset: str = "lite"  # of the network's sizes
     network: Mapping[str, Any] = field(default_factory=dict)  # settings in which it differs from the preset's
     encoder: Mapping[str, Any] = field(default_factory=dict)  # the same for its encoder
-    objective: ObjectiveConfig = field(default_factory=LeWMConfig)
+    objective: ObjectiveConfig = field(default_factory=LeWMLossConfig)
     frameskip: int = 5  # environment steps per model step
     held_out: float = 0.2  # share of the episodes kept for evaluation
     half_precision: bool = False  # of the stored weights
@@ -51,11 +51,11 @@ _LITE = WorldModelRecipe(
 RECIPES = {
     "lewm": {
         "paper": _PAPER,
-        "lite": replace(_LITE, objective=LeWMConfig(sigreg=0.07, projections=256, pooled=True, **_ASKED_FOR)),
+        "lite": replace(_LITE, objective=LeWMLossConfig(sigreg=0.07, projections=256, pooled=True, **_ASKED_FOR)),
     },
     "pldm": {
-        "paper": replace(_PAPER, kind="pldm", objective=PLDMConfig()),
-        "lite": replace(_LITE, kind="pldm", objective=PLDMConfig(variance_in_time=0.0, pooled=True, **_ASKED_FOR)),
+        "paper": replace(_PAPER, kind="pldm", objective=PLDMLossConfig()),
+        "lite": replace(_LITE, kind="pldm", objective=PLDMLossConfig(variance_in_time=0.0, pooled=True, **_ASKED_FOR)),
     },
 }
 

@@ -42,7 +42,7 @@ class Policy(FlowModel):
         episodes: Tensor,
         *,
         horizon: int,
-        stride: int = 1,
+        frameskip: int = 1,
         size: TransformerSize = LITE,
         training: FitConfig = LITE_FIT,
         merge: bool = False,
@@ -52,7 +52,7 @@ class Policy(FlowModel):
         progress: Progress | None = None,
     ) -> Policy:
         """A policy that learns from every pair of frames 1..horizon actions apart; tables as in `Verifier.fit`."""
-        transitions = goal_pairs(latents, actions, episodes, horizon=horizon, stride=stride)
+        transitions = goal_pairs(latents, actions, episodes, horizon=horizon, frameskip=frameskip)
         return cls.fit_transitions(
             transitions,
             size=size,

@@ -69,26 +69,26 @@ class Transitions:
         return train, held
 
 
-def successive(latents: Tensor, actions: Tensor, episodes: Tensor, *, stride: int = 1) -> Transitions:
-    """Every pair of rows i → i + stride that lies inside one episode.
+def successive(latents: Tensor, actions: Tensor, episodes: Tensor, *, frameskip: int = 1) -> Transitions:
+    """Every pair of rows i → i + frameskip that lies inside one episode.
 
     Latents [M, P, D], actions [M, A] and episode ids [M], the rows of an episode consecutive and in order. An action
     that is NaN marks a row from which no transition starts, e.g. the last one of an episode.
     """
     _check_table(latents, actions, episodes)
-    start, stop = _pairs(actions, episodes, stride)
+    start, stop = _pairs(actions, episodes, frameskip)
     return Transitions(latents, actions, start, stop, episodes[start])
 
 
-def goal_pairs(latents: Tensor, actions: Tensor, episodes: Tensor, *, horizon: int, stride: int = 1) -> Transitions:
-    """Every pair of rows i → i + k·stride inside one episode for k = 1..horizon, conditioned on k − 1.
+def goal_pairs(latents: Tensor, actions: Tensor, episodes: Tensor, *, horizon: int, frameskip: int = 1) -> Transitions:
+    """Every pair of rows i → i + k·frameskip inside one episode for k = 1..horizon, conditioned on k − 1.
 
     Tables as in `successive`; the target is the first action, the one taken at row i.
     """
     if horizon < 1:
         raise ShapeError(f"the horizon, in actions from a frame to its goal, must be at least 1, got {horizon}")
     _check_table(latents, actions, episodes)
-    pairs = [_pairs(actions, episodes, k * stride) for k in range(1, horizon + 1)]
+    pairs = [_pairs(actions, episodes, k * frameskip) for k in range(1, horizon + 1)]
     start, stop = (torch.cat(side) for side in zip(*pairs, strict=True))
     left = torch.cat([torch.full_like(first, k) for k, (first, _) in enumerate(pairs)])
     return Transitions(latents, actions, start, stop, episodes[start], left)
@@ -97,7 +97,7 @@ def goal_pairs(latents: Tensor, actions: Tensor, episodes: Tensor, *, horizon: i
 def _pairs(actions: Tensor, episodes: Tensor, distance: int) -> tuple[Tensor, Tensor]:
     """First and second rows of all pairs this far apart inside one episode whose first row has an action."""
     if distance < 1:
-        raise ShapeError(f"the stride, in rows from one frame to the next, must be at least 1, got {distance}")
+        raise ShapeError(f"the frameskip, in rows from one frame to the next, must be at least 1, got {distance}")
     same_episode = episodes[:-distance] == episodes[distance:]
     acted = ~actions[:-distance].isnan().any(dim=-1)
     start = (same_episode & acted).nonzero()[:, 0]

@@ -36,7 +36,7 @@ class Verifier(FlowModel):
         actions: Tensor,
         episodes: Tensor,
         *,
-        stride: int = 1,
+        frameskip: int = 1,
         size: TransformerSize = LITE,
         training: FitConfig = LITE_FIT,
         merge: bool = False,
@@ -49,11 +49,11 @@ class Verifier(FlowModel):
         """A verifier of the transitions inside episodes; its `.report` tells which part of the action they identify.
 
         Latents [M, P, D] and actions [M, A] in environment units, one row per frame; `episodes` [M] holds the id of
-        each row's episode, whose rows are consecutive. Row i is paired with row i + stride, so frames recorded more
+        each row's episode, whose rows are consecutive. Row i is paired with row i + frameskip, so frames recorded more
         often than the model steps can all be used; an action that is NaN marks a row from which no transition starts.
         Scaler, held-out part, `merge`, `channels` and `euler_steps` are as in `fit_transitions`.
         """
-        transitions = successive(latents, actions, episodes, stride=stride)
+        transitions = successive(latents, actions, episodes, frameskip=frameskip)
         return cls.fit_transitions(
             transitions,
             size=size,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from acid.tasks.base import Task
 
 
-class NavigationPolicy:
+class NavigationBehaviour:
     """Wanders: wished speed and yaw rate drift smoothly, and of the free turns the one next to the wish is taken.
 
     Speed varies by a factor of five, so that data tell a step forward from standing still. Turns are gentle: what the
