@@ -131,7 +131,7 @@ class TestActionStatistics:
             load_published(FIXTURES / "lewm")
 
     def test_they_must_fit_the_model(self) -> None:
-        with pytest.raises(CheckpointError, match=r"takes actions of 4 numbers, the scaler makes 10 \(2 × frameskip 5\)"):
+        with pytest.raises(CheckpointError, match=r"actions of 4 numbers, the scaler makes 10 \(2 × frameskip 5\)"):
             load_published(FIXTURES / "lewm", action_scaler=ActionScaler((0.0, 0.0), (1.0, 1.0), frameskip=5))
 
     def test_identity_leaves_actions_alone(self) -> None:

@@ -92,8 +92,8 @@ def _scaler(given: ActionScaler | Literal["identity"] | None, size: int, folder:
     if given is None:
         raise CheckpointError(
             f"{folder} holds no action statistics: pass those of the dataset that the model was trained on, "
-            "action_scaler=acid.data.fit_scaler(episodes, range(len(episodes)), frameskip) with frameskip × action size = "
-            f"{size}, or action_scaler='identity' if you normalise actions yourself"
+            "action_scaler=acid.data.fit_scaler(episodes, range(len(episodes)), frameskip) with frameskip × action size "
+            f"= {size}, or action_scaler='identity' if you normalise actions yourself"
         )
     if given == "identity":
         return ActionScaler((0.0,) * size, (1.0,) * size)

@@ -73,7 +73,7 @@ def normalise_rows(actions: Tensor, scaler: ActionScaler) -> Tensor:
     """Model actions [M, A] in environment units (blocks of steps side by side) to normalised [M, A]."""
     if actions.shape[-1] != scaler.size:
         raise ShapeError(
-            f"the scaler describes steps of {scaler.frameskip} × {scaler.env_size} = {scaler.size} numbers, but actions "
-            f"have {actions.shape[-1]}"
+            f"the scaler describes steps of {scaler.frameskip} × {scaler.env_size} = {scaler.size} numbers, but "
+            f"actions have {actions.shape[-1]}"
         )
     return scaler.normalise(actions.reshape(-1, scaler.env_size))
