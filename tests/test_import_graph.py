@@ -11,7 +11,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "acid"
 
-FOUNDATION = {"types", "errors"}
+FOUNDATION = {"types", "errors", "device"}
 NETWORKS = FOUNDATION | {"nn", "checkpoint", "loop"}
 LIBRARY = NETWORKS | {"planning", "verifier", "models", "data", "tasks", "training", "evaluation", "report"}
 
@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "acid": FOUNDATION | {"planning", "verifier"},  # the front door, acid/__init__.py
     "errors": set(),
     "types": {"errors"},
+    "device": {"errors"},
     "nn": FOUNDATION,
     "loop": FOUNDATION,
     "checkpoint": FOUNDATION,
@@ -41,6 +42,7 @@ MAY_NEED = {
     "acid": set(),
     "errors": set(),
     "types": {"torch"},
+    "device": {"torch"},
     "nn": {"torch"},
     "planning": {"torch", "numpy", "safetensors"},
     "verifier": {"torch", "numpy", "safetensors"},

@@ -26,6 +26,7 @@ from acid.planning import (
     Gradient,
     Planner,
     Shooting,
+    VerifierView,
     acid_cost,
     goal_cost,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "Problem",
     "Shooting",
     "Verifier",
+    "VerifierView",
     "WorldModel",
     "__version__",
     "acid_cost",

@@ -6,7 +6,7 @@ a numbers per environment action, P tokens per latent, D numbers per token, J se
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -18,7 +18,11 @@ from acid.errors import DataError, ShapeError
 
 @runtime_checkable
 class WorldModel(Protocol):
-    """What a model must offer to be planned with."""
+    """What a model must offer to be planned with.
+
+    A stochastic model's `rollout` also takes the keyword `seeds: Sequence[int] | None = None`, one seed per problem:
+    the same seed and latent must imagine the same in any batch. The planner finds the keyword and fills it.
+    """
 
     def encode(self, observation: Tensor) -> Tensor:
         """Observations [B, ...] to latents [B, P, D] (or [B, T, P, D] for T context frames, the last one now)."""
@@ -26,19 +30,6 @@ class WorldModel(Protocol):
 
     def rollout(self, latent: Tensor, actions: Tensor) -> Tensor:
         """Start latents [B, P, D] and normalised actions [B, N, H, A] to imagined latents [B, N, H, P, D]."""
-        ...
-
-
-@runtime_checkable
-class StochasticWorldModel(Protocol):
-    """A world model that imagines something else for every seed."""
-
-    def encode(self, observation: Tensor) -> Tensor:
-        """As in `WorldModel`."""
-        ...
-
-    def rollout(self, latent: Tensor, actions: Tensor, *, seeds: Sequence[int] | None = None) -> Tensor:
-        """As in `WorldModel`; one seed per problem, and the same seed and latent imagine the same in any batch."""
         ...
 
 
@@ -85,7 +76,10 @@ class ActionScaler:
         return self.env_size * self.frameskip
 
     def _statistics(self, like: Tensor) -> tuple[Tensor, Tensor]:
-        return like.new_tensor(self.mean).repeat(self.frameskip), like.new_tensor(self.std).repeat(self.frameskip)
+        # Not `new_tensor`: on a GPU it would wait for all work under way.
+        both = torch.tensor([self.mean, self.std], dtype=like.dtype).to(like.device, non_blocking=like.is_cuda)
+        mean, std = both.repeat(1, self.frameskip)
+        return mean, std
 
     def normalise(self, env_actions: Tensor) -> Tensor:
         """[..., H*frameskip, a] in environment units to [..., H, A] normalised."""
@@ -123,6 +117,10 @@ class Problem:
         """The current latent [B, P, D]: the last context frame."""
         return self.start if self.start.dim() == 3 else self.start[:, -1]
 
+    def to(self, device: torch.device | None) -> Problem:
+        """The same problems on a device; None leaves them where they are."""
+        return self if device is None else Problem(self.start.to(device), self.goal.to(device))
+
 
 @dataclass(frozen=True)
 class Trajectory:
@@ -142,7 +140,7 @@ class Trace:
     weights: Mapping[str, Tensor]  # what each term was multiplied by (w)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """A chosen action sequence for each of B problems and what is known about it."""
 
@@ -150,9 +148,22 @@ class Plan:
     env_actions: Tensor | None  # [B, H*frameskip, a] in environment units, if the planner has a scaler
     imagined: Tensor  # [B, H+1, P, D]
     costs: Mapping[str, Tensor]  # [B] per term, unweighted
-    consistency: Tensor | None  # [B, H] per-step residual, if a consistency term was used
+    per_step: Mapping[str, Tensor]  # [B, H] per term that tells how much each step costs
     trace: Trace
     seconds: Mapping[str, float] = field(default_factory=dict)  # encode, rollout, one per cost term, total
+
+    @property
+    def consistency(self) -> Tensor | None:
+        """[B, H]: `per_step` of the first term that has it, the consistency unless you wrote such a term yourself."""
+        return next(iter(self.per_step.values()), None)
+
+    def __repr__(self) -> str:
+        problems, horizon, size = self.actions.shape
+        costs = ", ".join(f"{name} {float(values.mean()):.4g}" for name, values in self.costs.items())
+        return (
+            f"Plan({problems} × {horizon} actions of {size} numbers; mean costs: {costs}; "
+            f"{self.seconds.get('total', 0.0):.2f} s)"
+        )
 
 
 def check_finite(name: str, tensor: Tensor) -> Tensor:

@@ -180,8 +180,10 @@ def test_action_norm_prefers_small_actions():
         (lambda: Cost([GoalDistance(name="total")]), "'total' is reserved"),
         (lambda: Cost([GoalDistance(weight=Constant(0.0))]), "'goal' is the reference"),
         (lambda: Cost([ActionNorm()]), "'action_norm' is the reference"),
-        (lambda: Adaptive(math.nan), "λ of the adaptive weight must be a finite number, got nan"),
-        (lambda: Constant(math.inf), "constant weight must be a finite number, got inf"),
+        (lambda: Adaptive(math.nan), "λ of the adaptive weight must be a finite number that is not negative, got nan"),
+        (lambda: Constant(math.inf), "constant weight must be a finite number that is not negative, got inf"),
+        (lambda: Adaptive(-1.0), "λ of the adaptive weight must be .* not negative, got -1.0"),
+        (lambda: Constant(-0.5), "constant weight must be .* not negative, got -0.5"),
         (lambda: GoalDistance("max"), "'sum' or 'mean', got 'max'"),
     ],
 )

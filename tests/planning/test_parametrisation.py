@@ -20,6 +20,7 @@ from acid.planning import (
     GoalDistance,
     Planner,
     StraightLine,
+    VerifierView,
     acid_cost,
     derive_seed,
     draw_pool,
@@ -32,12 +33,15 @@ SEARCH = CEM(samples=32, iterations=1, elites=5)
 
 
 class Everything:
-    """Each number of the sequence is a variable: what a planner without a parametrisation searches."""
+    """Each number of the sequence is a variable, as in a planner without a parametrisation, but all in one row."""
 
     size = HORIZON * ACTION
 
+    def length(self, horizon: int) -> int:
+        return 1
+
     def __call__(self, variables: Tensor, horizon: int) -> Tensor:
-        return variables.unflatten(-1, (horizon, ACTION))
+        return variables.squeeze(-2).unflatten(-1, (horizon, ACTION))
 
 
 class Unicycle:
@@ -61,7 +65,7 @@ class Unicycle:
             pose = torch.stack([x, y, pose[..., 2] + step[..., 2]], -1)
             poses.append(pose)
         imagined = torch.stack(poses, 2).unsqueeze(-2)
-        if not self.noise:
+        if not self.noise or seeds is None:
             return imagined
         draws = [torch.randn(3, generator=torch.Generator().manual_seed(seed), dtype=imagined.dtype) for seed in seeds]
         return imagined + self.noise * torch.stack(draws)[:, None, None, None]
@@ -101,7 +105,7 @@ def test_one_repeat_of_a_model_that_ignores_its_seed_changes_nothing() -> None:
 
 def test_a_straight_line_repeats_its_displacement_and_turns_at_the_end() -> None:
     line = StraightLine()
-    actions = line(torch.tensor([[0.0, 0.0, 0.0], [1.0, -1.0, 2.0]]), 8)
+    actions = line(torch.tensor([[[0.0, 0.0, 0.0]], [[1.0, -1.0, 2.0]]]), 8)
     assert actions.shape == (2, 8, 3)
     torch.testing.assert_close(actions[0], torch.tensor([-0.1, 0.0, 0.0]).expand(8, 3))
     torch.testing.assert_close(actions[1, :, :2], torch.tensor([-0.08, -0.1]).expand(8, 2))
@@ -110,7 +114,7 @@ def test_a_straight_line_repeats_its_displacement_and_turns_at_the_end() -> None
 
 
 def test_an_arc_is_a_circle_on_which_the_robot_looks_ahead() -> None:
-    actions = Arc(NWM, std=(0.1, 0.2))(torch.tensor([[1.0, 1.5]], dtype=torch.float64), 8)
+    actions = Arc(NWM, std=(0.1, 0.2))(torch.tensor([[[1.0, 1.5]]], dtype=torch.float64), 8)
     end = Unicycle().rollout(torch.zeros(1, 1, 3, dtype=torch.float64), actions[None])[0, 0, :, 0]
     turn, chord = 0.3, NWM.denormalise(actions)[0, 0, :2].norm()
     radius = chord / (2 * torch.sin(torch.tensor(turn / 2)))
@@ -138,10 +142,10 @@ def turning(trajectory: Trajectory, goal: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("noise", [0.0, 0.2])
 def test_a_pool_serves_every_cost_as_if_each_had_planned_alone(noise: float) -> None:
-    repeats = 3 if noise else None
+    repeats = 3 if noise else 1
     costs = [goal_cost(), Cost([GoalDistance(), Custom(turning, "turning", Adaptive(0.5))])]
     pool = draw_pool(drive(Arc(NWM), noise=noise, repeats=repeats), poses(), seed=[7, 8, 9])
-    assert pool.trajectory.latents.shape[1] == 32 * (repeats or 1)
+    assert pool.trajectory.latents.shape[1] == 32 * repeats
     for cost in costs:
         alone = drive(Arc(NWM), noise=noise, repeats=repeats, cost=cost).solve(poses(), seed=[7, 8, 9])
         evaluation = pool.evaluate(cost)
@@ -209,14 +213,14 @@ def test_consistency_of_features_in_the_verifiers_own_units() -> None:
     trajectory = Trajectory(torch.randn(2, 5, HORIZON + 1, 2, 2), torch.randn(2, 5, HORIZON, ACTION))
     plain = ActionConsistency(Verifier()).per_step(trajectory)
     halved = Trajectory(trajectory.latents / 2, trajectory.actions / 3)
-    same = ActionConsistency(Verifier(), features=lambda z: 2 * z, units=lambda a: 3 * a).per_step(halved)
+    same = ActionConsistency(VerifierView(Verifier(), lambda z: 2 * z, lambda a: 3 * a)).per_step(halved)
     torch.testing.assert_close(same, plain)
 
 
 def test_what_does_not_go_together_is_refused() -> None:
     with pytest.raises(PlanningError, match="not a StraightLine: choose warm_start or a parametrisation"):
         Controller(drive(StraightLine()), execute=1, warm_start=True)
-    with pytest.raises(ShapeError, match=r"initial must be \[B, 1, d\] = \[3, 1, 3\], got \[3, 8, 3\]"):
+    with pytest.raises(ShapeError, match=r"\[B, V, d\] = \[3, 1, 3\] .* of StraightLine, got \[3, 8, 3\]"):
         drive(StraightLine()).solve(poses(), initial=torch.zeros(3, 8, 3))
     with pytest.raises(PlanningError, match="repeats must be at least 1, got 0"):
         drive(StraightLine(), repeats=0)

@@ -8,7 +8,7 @@ import torch
 from planning_toys import ACTION, HORIZON, SEARCHES, Integrator, Verifier, planner, problem
 
 from acid.errors import PlanningError
-from acid.planning import CEM, ICEM, MPPI, Cost, Custom, GoalDistance, Gradient, Shooting, acid_cost, goal_cost
+from acid.planning import CEM, ICEM, MPPI, Cost, Custom, GoalDistance, Gradient, Rows, Shooting, acid_cost, goal_cost
 from acid.planning.noise import Streams, colour
 from acid.types import ActionScaler, Problem
 
@@ -180,7 +180,7 @@ def test_gradient_refuses_a_model_that_does_not_carry_gradients():
 @pytest.mark.parametrize("exponent", [0.0, 1.0, 3.0])
 @pytest.mark.parametrize("steps", [1, 5, 8])
 def test_coloured_noise_has_unit_variance_and_the_right_smoothness(exponent, steps):
-    white = Streams([0]).normal(torch.tensor([0]), (20_000, steps, 1), like=torch.zeros(1, dtype=torch.float64))
+    white = Streams([0]).normal(Rows.all(1), (20_000, steps, 1), like=torch.zeros(1, dtype=torch.float64))
     coloured = colour(white, exponent)
     assert coloured.shape == white.shape
     torch.testing.assert_close(coloured.std(1), torch.ones(1, steps, 1, dtype=torch.float64), atol=0.03, rtol=0)

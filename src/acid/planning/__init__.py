@@ -1,5 +1,7 @@
 """Search over action sequences, scored by a cost on the trajectory a world model imagines."""
 
+from collections.abc import Mapping
+
 from acid.planning.cem import CEM
 from acid.planning.controller import Controller, Execution
 from acid.planning.costs import (
@@ -18,17 +20,22 @@ from acid.planning.gradient import Gradient
 from acid.planning.icem import ICEM
 from acid.planning.mppi import MPPI
 from acid.planning.noise import derive_seed
-from acid.planning.parametrisation import Arc, Parametrisation, StraightLine
+from acid.planning.parametrisation import Arc, Free, Parametrisation, StraightLine
 from acid.planning.planner import Planner
 from acid.planning.pool import Pool, draw_pool
+from acid.planning.rows import Rows
 from acid.planning.search import Search
 from acid.planning.shooting import Shooting
+from acid.planning.view import VerifierView
 from acid.planning.weights import Adaptive, Constant, Weight
+
+SEARCHES: Mapping[str, type] = {"cem": CEM, "icem": ICEM, "mppi": MPPI, "gradient": Gradient, "shooting": Shooting}
 
 __all__ = [
     "CEM",
     "ICEM",
     "MPPI",
+    "SEARCHES",
     "ActionConsistency",
     "ActionNorm",
     "Adaptive",
@@ -40,15 +47,18 @@ __all__ = [
     "DecodedDistance",
     "Evaluation",
     "Execution",
+    "Free",
     "GoalDistance",
     "Gradient",
     "Parametrisation",
     "Planner",
     "Pool",
+    "Rows",
     "Search",
     "Shooting",
     "StraightLine",
     "Term",
+    "VerifierView",
     "Weight",
     "acid_cost",
     "derive_seed",

@@ -31,17 +31,17 @@ class Bounds:
             raise PlanningError(f"the low bound must be below the high bound, got {low.tolist()} and {high.tolist()}")
         return cls(low, high, scaler)
 
-    def clamp(self, actions: Tensor) -> Tensor:
-        """Normalised actions [..., H, A] within the bounds."""
-        return torch.clamp(actions, self._normalised(self.low, actions), self._normalised(self.high, actions))
+    def normalised(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Lowest and highest model action [A], with the dtype and on the device of `like`."""
+        low, high = self.low.to(like), self.high.to(like)
+        if self.scaler is None:
+            return low, high
+        low, high = (self.scaler.normalise(limit.expand(self.scaler.frameskip, -1))[0] for limit in (low, high))
+        return low, high
 
     def clamp_env(self, env_actions: Tensor) -> Tensor:
         """Actions [..., H*block, a] in environment units within the bounds (de-normalising may round past them)."""
         return torch.clamp(env_actions, self.low.to(env_actions), self.high.to(env_actions))
-
-    def _normalised(self, limit: Tensor, like: Tensor) -> Tensor:
-        limit = limit.to(like)
-        return limit if self.scaler is None else self.scaler.normalise(limit.expand(self.scaler.frameskip, -1))
 
 
 def _vector(name: str, limit: Limit, size: int) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor
 from acid.planning.costs import Evaluation
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
+from acid.planning.rows import Rows
 from acid.planning.search import (
     Elites,
     Gaussian,
@@ -40,7 +41,7 @@ class CEM:
         check_std(self.std_init)
 
     def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
-        def step(proposal: Gaussian, rows: Tensor, iteration: int) -> tuple[Gaussian, Evaluation, Elites]:
+        def step(proposal: Gaussian, rows: Rows, iteration: int) -> tuple[Gaussian, Evaluation, Elites]:
             candidates = self.draw(objective, proposal, rows, streams)
             evaluation = objective(candidates, rows=rows, iteration=iteration)
             elites = lowest(evaluation.total, self.elites)
@@ -50,8 +51,8 @@ class CEM:
         proposal, trace = refine(step, proposal, iterations=self.iterations, tolerance=self.tolerance)
         return Outcome(proposal.mean, trace)
 
-    def draw(self, objective: Objective, proposal: Gaussian, rows: Tensor, streams: Streams) -> Tensor:
-        """Candidates [R, N, H, A] for the problems `rows` [R]; candidate 0 is the proposal's mean."""
+    def draw(self, objective: Objective, proposal: Gaussian, rows: Rows, streams: Streams) -> Tensor:
+        """Candidates [R, N, V, d] for the problems `rows`; candidate 0 is the proposal's mean."""
         noise = streams.normal(rows, (self.samples, *proposal.mean.shape[1:]), like=proposal.mean)
         noise[:, 0] = 0
         return objective.clamp(proposal.sample(noise))

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from acid.errors import PlanningError
 from acid.planning.noise import derive_seed
+from acid.planning.parametrisation import Free
 from acid.planning.planner import Planner
 from acid.planning.search import check_counts
 from acid.types import Plan
@@ -38,7 +39,7 @@ class Controller:
         check_counts(execute=execute)
         if execute > planner.horizon:
             raise PlanningError(f"cannot execute {execute} blocks of a plan with horizon {planner.horizon}")
-        if warm_start and planner.parametrisation is not None:
+        if warm_start and not isinstance(planner.parametrisation, Free):
             raise PlanningError(
                 f"the rest of a plan is not a {type(planner.parametrisation).__name__}: choose warm_start or a "
                 "parametrisation, not both"
@@ -58,11 +59,11 @@ class Controller:
         self._previous = plan if self.warm_start else None
         return plan
 
-    def actions(self, plan: Plan) -> Tensor:
-        """What to execute now: [B, execute*block, a] in environment units (model actions if there is no scaler)."""
+    def actions(self, plan: Plan) -> np.ndarray:
+        """What to execute now: [B, execute*frameskip, a] in environment units (model actions without a scaler)."""
         if plan.env_actions is None or self.planner.scaler is None:
-            return plan.actions[:, : self.execute]
-        return plan.env_actions[:, : self.execute * self.planner.scaler.frameskip]
+            return plan.actions[:, : self.execute].numpy(force=True)
+        return plan.env_actions[:, : self.execute * self.planner.scaler.frameskip].numpy(force=True)
 
     def run(
         self,
@@ -88,7 +89,7 @@ class Controller:
         while len(actions) < budget and not (solved or ended):
             plan = self.plan(_batch(observations[-1]), _batch(goal), seed=[derive_seed(seed, len(plans))])
             plans.append(plan)
-            for action in self.actions(plan)[0].cpu().numpy()[: budget - len(actions)]:
+            for action in self.actions(plan)[0][: budget - len(actions)]:
                 observation, _, terminated, truncated, _ = env.step(action)
                 observations.append(np.asarray(observation))
                 actions.append(action)

@@ -14,15 +14,22 @@ import torch
 from torch import Tensor
 
 from acid.errors import PlanningError, ShapeError
+from acid.planning.precision import at_least_single
 from acid.planning.timing import Stopwatch
+from acid.planning.view import VerifierView
 from acid.planning.weights import Adaptive, Constant, Weight
-from acid.types import InverseDynamics, Trajectory
+from acid.types import ActionScaler, InverseDynamics, Trajectory
 
 RESERVED_NAMES = frozenset({"encode", "rollout", "total"})  # these name other entries of Plan.seconds
 
 
 class Term(Protocol):
-    """One part of a cost. B is the number of problems still being searched, which may shrink as problems converge."""
+    """One part of a cost. B is the number of problems still being searched, which may shrink as problems converge.
+
+    Two more methods are optional. `per_step(trajectory) -> [B, N, H]` tells what each step costs, where the cost is the
+    mean over the steps; plans then report it. `check_scaler(scaler)` may raise a PlanningError if the term does not
+    suit the action statistics of the planner that it becomes part of.
+    """
 
     @property
     def name(self) -> str: ...
@@ -78,32 +85,35 @@ class DecodedDistance:
 class ActionConsistency:
     """Whether each imagined transition is the one its action produces (Eq. cyc-cost).
 
-    features: what the verifier looks at, if not the latents themselves: [..., P, D] to [..., P', D'].
-    units: the model's actions [..., H, A] in those that the verifier infers, if they are not the same; residuals are
-        then measured in the verifier's.
+    verifier: an inverse dynamics model, or a view of one that looks at other features or infers other units; residuals
+        are measured in its units.
     path: where actions [..., H, A], in the verifier's units, lead: [..., H, D]. Then that is compared, for the actions
         asked for and for those inferred, instead of the actions themselves: what the verifier gets wrong at random
         cancels out along the way, what the model gets wrong always one way adds up.
     """
 
-    verifier: InverseDynamics
+    verifier: InverseDynamics | VerifierView
     weight: Weight = field(default_factory=Adaptive)
     name: str = "consistency"
-    features: Callable[[Tensor], Tensor] | None = None
-    units: Callable[[Tensor], Tensor] | None = None
     path: Callable[[Tensor], Tensor] | None = None
+
+    @property
+    def view(self) -> VerifierView:
+        return self.verifier if isinstance(self.verifier, VerifierView) else VerifierView(self.verifier)
+
+    def check_scaler(self, scaler: ActionScaler) -> None:
+        """A PlanningError if the verifier infers actions in other units than the planner's."""
+        self.view.check_scaler(scaler)
 
     def differences(self, trajectory: Trajectory) -> Tensor:
         """a_t − G(ẑ_t, ẑ_{t+1}) as [B, N, H, A], or of where they lead as [B, N, H, D]."""
-        seen = trajectory.latents if self.features is None else self.features(trajectory.latents)
-        inferred = self.verifier.infer(seen[:, :, :-1], seen[:, :, 1:])
-        if inferred.shape != trajectory.actions.shape:
+        inferred, asked = self.view.inferred(trajectory), self.view.asked(trajectory)
+        if inferred.shape != asked.shape:
             raise ShapeError(
                 f"the verifier of term {self.name!r} returned actions {list(inferred.shape)} for candidates "
-                f"{list(trajectory.actions.shape)}; it must be fitted to the model's own normalised action blocks"
+                f"{list(asked.shape)}; it must be fitted to the model's own normalised action blocks"
             )
-        actions = trajectory.actions if self.units is None else self.units(trajectory.actions)
-        return actions - inferred if self.path is None else self.path(actions) - self.path(inferred)
+        return asked - inferred if self.path is None else self.path(asked) - self.path(inferred)
 
     def per_step(self, trajectory: Trajectory) -> Tensor:
         """Residuals ‖a_t − G(ẑ_t, ẑ_{t+1})‖² as [B, N, H], or those of where the actions lead."""
@@ -146,6 +156,14 @@ class Evaluation:
     weights: Mapping[str, Tensor]  # [B]
 
 
+@dataclass(frozen=True)
+class Description:
+    """What all terms say about one chosen trajectory per problem."""
+
+    costs: Mapping[str, Tensor]  # [B] per term, unweighted
+    per_step: Mapping[str, Tensor]  # [B, H] per term that tells what each step costs
+
+
 @dataclass(frozen=True, init=False)
 class Cost:
     """A weighted sum of terms; the first is the reference of the adaptive weights."""
@@ -186,6 +204,20 @@ class Cost:
             {term.name: averaged(evaluate_term(term, trajectory, goal, stopwatch), repeats) for term in self.active}
         )
 
+    def describe(self, trajectory: Trajectory, goal: Tensor, *, repeats: int, stopwatch: Stopwatch) -> Description:
+        """Every term, also those switched off, of the one candidate in trajectories [B, repeats, ...]."""
+        costs: dict[str, Tensor] = {}
+        per_step: dict[str, Tensor] = {}
+        for term in self.terms:
+            steps = evaluate_steps(term, trajectory, stopwatch)
+            if steps is None:
+                values = evaluate_term(term, trajectory, goal, stopwatch)
+                costs[term.name] = averaged(values, repeats)[:, 0]
+            else:
+                per_step[term.name] = averaged(steps, repeats)[:, 0]
+                costs[term.name] = per_step[term.name].mean(-1)
+        return Description(costs, per_step)
+
     def weigh(self, values: Mapping[str, Tensor]) -> Evaluation:
         """The same from what the terms gave already, [B, N] by name; values of other terms are ignored."""
         terms = {term.name: values[term.name] for term in self.active}
@@ -200,13 +232,28 @@ class Cost:
 
 
 def evaluate_term(term: Term, trajectory: Trajectory, goal: Tensor, stopwatch: Stopwatch) -> Tensor:
-    """The term's costs [B, N], timed under its name and checked for shape."""
+    """The term's costs [B, N] in at least single precision, timed under its name and checked for shape."""
     with stopwatch.measure(term.name):
         values = term(trajectory, goal)
     expected = trajectory.actions.shape[:2]
     if values.shape != expected:
         raise ShapeError(f"cost term {term.name!r} must return [B, N] = {list(expected)}, got {list(values.shape)}")
-    return values
+    return at_least_single(values)
+
+
+def evaluate_steps(term: Term, trajectory: Trajectory, stopwatch: Stopwatch) -> Tensor | None:
+    """The term's costs of each step [B, N, H], likewise; None for a term that does not tell them."""
+    per_step: Callable[[Trajectory], Tensor] | None = getattr(term, "per_step", None)
+    if per_step is None:
+        return None
+    with stopwatch.measure(term.name):
+        values = per_step(trajectory)
+    expected = trajectory.actions.shape[:3]
+    if values.shape != expected:
+        raise ShapeError(
+            f"`per_step` of cost term {term.name!r} must return [B, N, H] = {list(expected)}, got {list(values.shape)}"
+        )
+    return at_least_single(values)
 
 
 def averaged(values: Tensor, repeats: int) -> Tensor:
@@ -215,13 +262,26 @@ def averaged(values: Tensor, repeats: int) -> Tensor:
 
 
 def spread(values: Tensor, usable: Tensor) -> Tensor:
-    """Unbiased standard deviation over the usable of N candidates, [B, N] to [B]; 0 when fewer than two."""
+    """Unbiased standard deviation over the usable of N candidates, [B, N] to [B]; 0 when fewer than two.
+
+    Any power of two times the values gives that power times the spread, bit for bit: squares neither underflow nor
+    overflow, because the values are first divided by a power of two near the largest.
+    """
+    values = values.masked_fill(~usable, 0.0)
+    unit = _power_of_two(values.abs().amax(1))
+    values = values / unit[:, None]
     lowest = values.masked_fill(~usable, torch.inf).amin(1, keepdim=True)
     offset = (values - lowest).masked_fill(~usable, 0.0)  # equal costs give exactly 0, not their rounding error
     count = usable.sum(1)
     mean = offset.sum(1) / count.clamp(min=1)
     squares = (offset - mean[:, None]).masked_fill(~usable, 0.0).square().sum(1)
-    return (squares / (count - 1).clamp(min=1)).sqrt()
+    return (squares / (count - 1).clamp(min=1)).sqrt() * unit
+
+
+def _power_of_two(values: Tensor) -> Tensor:
+    """The powers of two just below values ≥ 0: their bits without the mantissa. At least the smallest normal number."""
+    bits, exponent = (torch.int32, 0xFF << 23) if values.dtype == torch.float32 else (torch.int64, 0x7FF << 52)
+    return (values.view(bits) & exponent).view(values.dtype).clamp(min=torch.finfo(values.dtype).tiny)
 
 
 def goal_cost(*, reduction: Literal["sum", "mean"] = "sum") -> Cost:
@@ -229,6 +289,8 @@ def goal_cost(*, reduction: Literal["sum", "mean"] = "sum") -> Cost:
     return Cost([GoalDistance(reduction)])
 
 
-def acid_cost(verifier: InverseDynamics, lam: float = 0.07, *, reduction: Literal["sum", "mean"] = "sum") -> Cost:
+def acid_cost(
+    verifier: InverseDynamics | VerifierView, lam: float = 0.07, *, reduction: Literal["sum", "mean"] = "sum"
+) -> Cost:
     """Distance to the goal plus action consistency with adaptive weight λ; λ = 0 only reports the consistency."""
     return Cost([GoalDistance(reduction), ActionConsistency(verifier, Adaptive(lam))])

@@ -11,6 +11,7 @@ from acid.errors import PlanningError
 from acid.planning.costs import Evaluation
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
+from acid.planning.rows import Rows
 from acid.planning.search import Gaussian, Outcome, Recorder, Std, check_counts, check_std, lowest
 
 
@@ -34,32 +35,32 @@ class Gradient:
 
     @torch.enable_grad()
     def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
-        rows = torch.arange(len(mean), device=mean.device)
+        rows = Rows.all(len(mean))
         noise = streams.normal(rows, (self.samples, *mean.shape[1:]), like=mean)
         noise[:, 0] = 0
-        actions = objective.clamp(Gaussian.around(mean, self.std_init).sample(noise)).requires_grad_()
-        optimiser = torch.optim.Adam([actions], lr=self.learning_rate)
+        candidates = objective.clamp(Gaussian.around(mean, self.std_init).sample(noise)).requires_grad_()
+        optimiser = torch.optim.Adam([candidates], lr=self.learning_rate)
         recorder = Recorder(len(mean))
         for iteration in range(self.iterations):
-            evaluation = objective(actions, rows=rows, iteration=iteration)
+            evaluation = objective(candidates, rows=rows, iteration=iteration)
             best = lowest(evaluation.total, 1)
             recorder.add(rows, evaluation, best)
             if iteration < self.iterations - 1:
-                actions.grad = _gradient(evaluation, actions)
+                candidates.grad = _gradient(evaluation, candidates)
                 optimiser.step()
                 with torch.no_grad():
-                    actions.copy_(objective.clamp(actions))
-        return Outcome(best.take(actions.detach())[:, 0], recorder.trace(self.iterations))
+                    candidates.copy_(objective.clamp(candidates))
+        return Outcome(best.take(candidates.detach())[:, 0], recorder.trace(self.iterations))
 
 
-def _gradient(evaluation: Evaluation, actions: Tensor) -> Tensor:
-    """d total / d actions [B, N, H, A], 0 where it is not finite so that a restart cannot become NaN."""
+def _gradient(evaluation: Evaluation, candidates: Tensor) -> Tensor:
+    """d total / d candidates [B, N, V, d], 0 where it is not finite so that a restart cannot become NaN."""
     for name, values in evaluation.terms.items():
         if not values.requires_grad:
             raise PlanningError(
                 f"cost term {name!r} does not carry gradients back to the actions: the model's rollout or the term "
                 "detaches them (no_grad, inference_mode, .detach()); use a sampling search such as CEM instead"
             )
-    finite = evaluation.total[evaluation.total.isfinite()]
-    (gradient,) = torch.autograd.grad(finite.sum(), actions)  # leaves the .grad of the model's parameters alone
+    finite = evaluation.total.masked_fill(~evaluation.total.isfinite(), 0.0)
+    (gradient,) = torch.autograd.grad(finite.sum(), candidates)  # leaves the .grad of the model's parameters alone
     return gradient.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)

@@ -11,6 +11,7 @@ from acid.errors import PlanningError
 from acid.planning.costs import Evaluation
 from acid.planning.noise import Streams, colour
 from acid.planning.objective import Objective
+from acid.planning.rows import Rows
 from acid.planning.search import (
     Elites,
     Gaussian,
@@ -56,21 +57,22 @@ class ICEM:
             raise PlanningError(f"momentum must be at least 0 and below 1, got {self.momentum}")
 
     def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
-        best = mean.clone()
-        kept = mean.new_empty(len(mean), round(self.keep * self.elites), *mean.shape[1:])
+        count = round(self.keep * self.elites)
+        best, kept = mean, mean.new_empty(len(mean), count, *mean.shape[1:])
 
-        def step(proposal: Gaussian, rows: Tensor, iteration: int) -> tuple[Gaussian, Evaluation, Elites]:
+        def step(proposal: Gaussian, rows: Rows, iteration: int) -> tuple[Gaussian, Evaluation, Elites]:
+            nonlocal best, kept
             noise = streams.normal(rows, (self._samples(iteration), *mean.shape[1:]), like=mean)
             candidates = proposal.sample(colour(noise, self.colour))
             if iteration == self.iterations - 1:
                 candidates[:, 0] = proposal.mean  # only now: earlier it would narrow the distribution too fast
             candidates = objective.clamp(candidates)
             if iteration > 0:
-                candidates = torch.cat([candidates, kept[rows]], dim=1)
+                candidates = torch.cat([candidates, rows.take(kept)], dim=1)
             evaluation = objective(candidates, rows=rows, iteration=iteration)
             elites = lowest(evaluation.total, self.elites)
             ranked = elites.take(candidates)
-            best[rows], kept[rows] = ranked[:, 0], ranked[:, : kept.shape[1]]
+            best, kept = rows.put(best, ranked[:, 0]), rows.put(kept, ranked[:, :count])
             return self._blend(proposal, Gaussian.fit(elites, candidates)), evaluation, elites
 
         proposal = Gaussian.around(mean, self.std_init)

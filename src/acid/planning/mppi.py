@@ -11,6 +11,7 @@ from acid.errors import PlanningError
 from acid.planning.costs import Evaluation, spread
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
+from acid.planning.rows import Rows
 from acid.planning.search import (
     Elites,
     Gaussian,
@@ -46,7 +47,7 @@ class MPPI:
             raise PlanningError(f"temperature must be positive, got {self.temperature}")
 
     def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
-        def step(proposal: Gaussian, rows: Tensor, iteration: int) -> tuple[Gaussian, Evaluation, Elites]:
+        def step(proposal: Gaussian, rows: Rows, iteration: int) -> tuple[Gaussian, Evaluation, Elites]:
             noise = streams.normal(rows, (self.samples, *mean.shape[1:]), like=mean)
             noise[:, 0] = 0  # candidate 0 is the current mean
             candidates = objective.clamp(proposal.sample(noise))

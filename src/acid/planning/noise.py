@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from acid.errors import PlanningError, ShapeError
+from acid.planning.rows import Rows
 
 
 def derive_seed(seed: int, *path: int) -> int:
@@ -18,25 +19,29 @@ def derive_seed(seed: int, *path: int) -> int:
 
 
 class Streams:
-    """B random streams. Drawn on the CPU whatever the device, so that a seed means the same plan everywhere."""
+    """B random streams. Those of the CPU give the same numbers whatever the device of the model."""
 
-    def __init__(self, seeds: Sequence[int]) -> None:
+    def __init__(self, seeds: Sequence[int], device: torch.device | str = "cpu") -> None:
         self.seeds = tuple(seeds)
-        self._generators = [torch.Generator().manual_seed(_checked(seed)) for seed in seeds]
+        self._device = device
+        self._generators = [torch.Generator(device).manual_seed(_checked(seed)) for seed in seeds]
 
     @classmethod
-    def of(cls, seed: int | Sequence[int], size: int) -> Streams:
+    def of(cls, seed: int | Sequence[int], size: int, device: torch.device | str = "cpu") -> Streams:
         """An int s gives problem b the seed derived from (s, b); a sequence gives problem b exactly seed[b]."""
         if not isinstance(seed, Sequence):
-            return cls([derive_seed(seed, problem) for problem in range(size)])
+            return cls([derive_seed(seed, problem) for problem in range(size)], device)
         if len(seed) != size:
             raise ShapeError(f"need one seed per problem: {size} problems, {len(seed)} seeds")
-        return cls(seed)
+        return cls(seed, device)
 
-    def normal(self, rows: Tensor, shape: Sequence[int], like: Tensor) -> Tensor:
-        """Standard normal numbers [len(rows), *shape], each row from the stream of that problem."""
-        draws = [torch.randn(*shape, generator=self._generators[row], dtype=like.dtype) for row in rows.tolist()]
-        return torch.stack(draws).to(like.device)
+    def normal(self, rows: Rows, shape: Sequence[int], like: Tensor) -> Tensor:
+        """Standard normal numbers [R, *shape], each row from the stream of that problem."""
+        draws = [
+            torch.randn(*shape, generator=self._generators[row], dtype=like.dtype, device=self._device)
+            for row in rows.numbers
+        ]
+        return torch.stack(draws).to(like.device, non_blocking=like.is_cuda)
 
 
 def colour(white: Tensor, exponent: float) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a search looks for: by default every number of an action sequence, or a few that determine the whole of it."""
+"""What a search looks for: every number of an action sequence, or a few that determine the whole of it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,33 @@ from acid.types import ActionScaler
 
 
 class Parametrisation(Protocol):
-    """Maps search variables to action sequences. The search begins at 0 with the standard deviation it is given."""
+    """Maps V rows of d search variables to H actions. A search begins at 0 with the standard deviation it is given."""
 
     @property
     def size(self) -> int:
-        """d: numbers that determine a sequence."""
+        """d: numbers in a row of variables."""
+        ...
+
+    def length(self, horizon: int) -> int:
+        """V: rows of variables that determine a sequence of H actions."""
         ...
 
     def __call__(self, variables: Tensor, horizon: int) -> Tensor:
-        """Variables [..., d] to normalised actions [..., H, A]."""
+        """Variables [..., V, d] to normalised actions [..., H, A]."""
         ...
+
+
+@dataclass(frozen=True)
+class Free:
+    """The identity: every number of every action is a variable of its own."""
+
+    size: int  # A
+
+    def length(self, horizon: int) -> int:
+        return horizon
+
+    def __call__(self, variables: Tensor, horizon: int) -> Tensor:
+        return variables
 
 
 @dataclass(frozen=True)
@@ -43,11 +60,14 @@ class StraightLine:
     def size(self) -> int:
         return 3
 
+    def length(self, horizon: int) -> int:
+        return 1
+
     def __call__(self, variables: Tensor, horizon: int) -> Tensor:
-        displacement = _scaled(variables, self.mean, self.std).unsqueeze(-2)
+        displacement = torch.stack(_scaled(variables, self.mean, self.std), -1)
         turning = torch.zeros(horizon, 3, dtype=torch.bool, device=variables.device)
         turning[:-1, 2] = True  # no turn before the last step
-        return displacement.expand(*variables.shape[:-1], horizon, 3).masked_fill(turning, 0.0)
+        return displacement.expand(*variables.shape[:-2], horizon, 3).masked_fill(turning, 0.0)
 
 
 @dataclass(frozen=True)
@@ -72,17 +92,41 @@ class Arc:
     def size(self) -> int:
         return 2
 
+    def length(self, horizon: int) -> int:
+        return 1
+
     def __call__(self, variables: Tensor, horizon: int) -> Tensor:
-        forward, turn = _scaled(variables, self.mean, self.std).unbind(-1)
+        forward, turn = _scaled(variables, self.mean, self.std)
         (mean_x, mean_y, mean_yaw), (std_x, std_y, std_yaw) = self.scaler.mean, self.scaler.std
         angle = turn * std_yaw + mean_yaw
         sideways = (forward * std_x + mean_x) * (angle / 2).tan()
         step = torch.stack([forward, (sideways - mean_y) / std_y, turn], -1)
-        return step.unsqueeze(-2).expand(*step.shape[:-1], horizon, 3)
+        return step.expand(*step.shape[:-2], horizon, 3)
 
 
-def _scaled(variables: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    return variables * variables.new_tensor(std) + variables.new_tensor(mean)
+@dataclass(frozen=True)
+class Space:
+    """The variables of one search, and the actions within the bounds that they stand for."""
+
+    parametrisation: Parametrisation
+    horizon: int
+    limits: tuple[Tensor, Tensor] | None  # lowest and highest normalised action [A], if they are bounded
+
+    def clamp(self, variables: Tensor) -> Tensor:
+        """Variables [..., V, d] within the bounds where they are the actions themselves."""
+        return self._within(variables) if isinstance(self.parametrisation, Free) else variables
+
+    def actions(self, variables: Tensor) -> Tensor:
+        """Variables [..., V, d] to normalised actions [..., H, A] within the bounds."""
+        return self._within(self.parametrisation(variables, self.horizon))
+
+    def _within(self, actions: Tensor) -> Tensor:
+        return actions if self.limits is None else torch.clamp(actions, *self.limits)
+
+
+def _scaled(variables: Tensor, mean: Sequence[float], std: Sequence[float]) -> list[Tensor]:
+    """Variables [..., d] to d tensors [...] in normalised action units."""
+    return [number * s + m for number, m, s in zip(variables.unbind(-1), mean, std, strict=True)]
 
 
 def _check(std: Sequence[float]) -> None:

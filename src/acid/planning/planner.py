@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from acid.errors import PlanningError, ShapeError
+from acid.device import device_of
+from acid.errors import PlanningError, ShapeError, did_you_mean
 from acid.planning.bounds import Bounds, Limit
-from acid.planning.costs import ActionConsistency, Cost, averaged, evaluate_term
+from acid.planning.costs import Cost
+from acid.planning.imagination import Imagination, takes_seeds
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
-from acid.planning.parametrisation import Parametrisation
+from acid.planning.parametrisation import Free, Parametrisation, Space
+from acid.planning.precision import Name, Precision
+from acid.planning.rows import Rows
 from acid.planning.search import Search, check_counts
 from acid.planning.timing import Stopwatch
-from acid.types import ActionScaler, Plan, Problem, Trace, WorldModel, check_finite
+from acid.types import ActionScaler, Plan, Problem, WorldModel, check_finite
 
 
 class Planner:
@@ -27,9 +31,14 @@ class Planner:
     bounds: (low, high), each one number or one per dimension, in environment units if there is a scaler, else
         normalised. Every candidate and the plan respect them.
     chunk: most candidates (B·N) rolled out at once, to save memory.
-    parametrisation: what the search looks for instead of every number of a sequence; bounds then hold for the actions.
-    repeats: how often a stochastic model rolls out each candidate, whose costs are averaged; None for a deterministic
-        model. The model's `rollout` is then given `seeds`, derived from the plan's.
+    parametrisation: what the search looks for; by default `Free`, every number of every action.
+    repeats: how often a stochastic model, one whose `rollout` takes `seeds`, rolls out each candidate. Costs are
+        averaged over the repeats.
+    noise: where candidates are drawn. On the "cpu" a seed means the same plan on every device; on the "device" of the
+        model nothing has to be moved.
+    precision: "float32" computes as the model is; "bfloat16" runs encoder, rollout and cost terms under autocast.
+
+    Problems are moved to the device of the model, and plans stay there.
     """
 
     def __init__(
@@ -44,23 +53,34 @@ class Planner:
         bounds: tuple[Limit, Limit] | None = None,
         chunk: int | None = None,
         parametrisation: Parametrisation | None = None,
-        repeats: int | None = None,
+        repeats: int = 1,
+        noise: Literal["cpu", "device"] = "cpu",
+        precision: Name = "float32",
     ) -> None:
-        check_counts(horizon=horizon)
-        if repeats is not None:
-            check_counts(repeats=repeats)
+        check_counts(horizon=horizon, repeats=repeats)
         if chunk is not None:
             check_counts(chunk=chunk)
+        if noise not in ("cpu", "device"):
+            raise PlanningError(f"unknown place to draw noise {noise!r}{did_you_mean(noise, ['cpu', 'device'])}")
         self.model = model
         self.cost = cost
         self.search = search
         self.horizon = horizon
         self.chunk = chunk
-        self.parametrisation = parametrisation
         self.repeats = repeats
+        self.noise = noise
+        self.precision = Precision(precision)
         self.scaler: ActionScaler | None = scaler if scaler is not None else getattr(model, "scaler", None)
         self.action_size = _action_size(self.scaler, action_size)
         self.bounds = None if bounds is None else Bounds.of(bounds, size=self.action_size, scaler=self.scaler)
+        self.parametrisation = Free(self.action_size) if parametrisation is None else parametrisation
+        self._stochastic = takes_seeds(model)
+        if repeats > 1 and not self._stochastic:
+            raise PlanningError(
+                f"repeats is {repeats}, but the rollout of {type(model).__name__} takes no `seeds`, so every repeat "
+                "would be the same: plan with repeats=1"
+            )
+        _check_scalers(cost, self.scaler)
 
     def plan(
         self, observation: Tensor, goal: Tensor, *, seed: int | Sequence[int] = 0, initial: Tensor | None = None
@@ -68,13 +88,12 @@ class Planner:
         """Plans from observations [B, ...] to goal observations [B, ...].
 
         seed: an int s gives problem b the stream of (s, b); a sequence gives problem b exactly seed[b].
-        initial: mean [B, H, A] to start the search from, 0 by default; variables [B, 1, d] if there is a
-            parametrisation.
+        initial: mean [B, V, d] of the search variables to start from, 0 by default; without a parametrisation those are
+            normalised actions [B, H, A].
         """
         stopwatch = Stopwatch()
         with torch.no_grad(), stopwatch.measure("total"), stopwatch.measure("encode"):
-            start = _encoded("observation", self.model.encode(observation))
-            target = _encoded("goal", self.model.encode(goal))
+            start, target = self._encode("observation", observation), self._encode("goal", goal)
             problem = Problem(start, target if target.dim() == 3 else target[:, -1])
         return self._solve(problem, seed, initial, stopwatch)
 
@@ -82,65 +101,82 @@ class Planner:
         """Plans for problems that are already encoded; see `plan`."""
         return self._solve(problem, seed, initial, Stopwatch())
 
+    def prepare(
+        self, problem: Problem, seed: int | Sequence[int], initial: Tensor | None, stopwatch: Stopwatch
+    ) -> tuple[Objective, Tensor, Streams]:
+        """What `Search.run` is given for these problems: the objective, the initial mean and the random streams."""
+        problem = problem.to(device_of(self.model))
+        _check_problem(problem)
+        mean = self._initial_mean(problem, initial)
+        streams = Streams.of(seed, problem.size, mean.device if self.noise == "device" else "cpu")
+        imagination = Imagination(
+            model=self.model,
+            problem=problem,
+            seeds=streams.seeds if self._stochastic else None,
+            repeats=self.repeats,
+            chunk=self.chunk,
+            precision=self.precision,
+            stopwatch=stopwatch,
+        )
+        limits = None if self.bounds is None else self.bounds.normalised(mean)
+        space = Space(self.parametrisation, self.horizon, limits)
+        return Objective(cost=self.cost, space=space, imagination=imagination), mean, streams
+
     @torch.no_grad()
     def _solve(self, problem: Problem, seed: int | Sequence[int], initial: Tensor | None, stopwatch: Stopwatch) -> Plan:
         with stopwatch.measure("total"):
-            streams = Streams.of(seed, problem.size)
-            objective = self.objective(problem, streams, stopwatch)
-            outcome = self.search.run(objective, self.initial_mean(problem, initial), streams)
-            plan = self._describe(objective, objective.actions(objective.clamp(outcome.actions)), outcome.trace)
-        return replace(plan, seconds={"encode": 0.0, **stopwatch.seconds})
-
-    def objective(self, problem: Problem, streams: Streams, stopwatch: Stopwatch) -> Objective:
-        """What a search minimises for these problems."""
-        _check_problem(problem)
-        return Objective(
-            self.model,
-            self.cost,
-            problem,
-            self.bounds,
-            self.chunk,
-            stopwatch,
-            self.horizon,
-            self.parametrisation,
-            self.repeats,
-            streams.seeds,
+            objective, mean, streams = self.prepare(problem, seed, initial, stopwatch)
+            outcome = self.search.run(objective, mean, streams)
+            objective.finite.finish()
+            actions = objective.actions(objective.clamp(outcome.candidates))
+            trajectory = objective.imagine(actions[:, None], Rows.all(len(actions)))
+            described = objective.describe(trajectory)
+            stopwatch.wait(actions.device)
+        return Plan(
+            actions=actions,
+            env_actions=self._to_env(actions),
+            imagined=trajectory.latents[:, 0],
+            costs=described.costs,
+            per_step=described.per_step,
+            trace=outcome.trace,
+            seconds={"encode": 0.0, **stopwatch.seconds},
         )
 
-    def initial_mean(self, problem: Problem, initial: Tensor | None = None) -> Tensor:
-        """[B, H, A] in at least single precision; candidates are searched and costs summed in it."""
-        chosen = self.parametrisation
-        shape = (problem.size, self.horizon, self.action_size) if chosen is None else (problem.size, 1, chosen.size)
+    def _encode(self, name: str, observation: Tensor) -> Tensor:
+        """Observations [B, ...] to latents [B, P, D] or [B, T, P, D] on the device of the model."""
+        observation = observation.to(device_of(self.model) or observation.device)
+        with self.precision.computing(observation.device):
+            latent = self.precision.latent(self.model.encode(observation))
+        if latent.dim() not in (3, 4):
+            raise ShapeError(f"encode must return [B, P, D] or [B, T, P, D], got {list(latent.shape)} for the {name}")
+        return latent
+
+    def _initial_mean(self, problem: Problem, initial: Tensor | None) -> Tensor:
+        """[B, V, d] in at least single precision; candidates are searched and costs summed in it."""
+        variables = self.parametrisation
+        shape = (problem.size, variables.length(self.horizon), variables.size)
         dtype = torch.float64 if problem.now.dtype == torch.float64 else torch.float32
         if initial is None:
             return torch.zeros(shape, dtype=dtype, device=problem.now.device)
         if initial.shape != shape:
-            letters = "[B, H, A]" if chosen is None else "[B, 1, d]"
-            raise ShapeError(f"initial must be {letters} = {list(shape)}, got {list(initial.shape)}")
+            raise ShapeError(
+                f"initial must be [B, V, d] = {list(shape)} for the variables of {type(variables).__name__}, got "
+                f"{list(initial.shape)}"
+            )
         return check_finite("initial", initial).to(problem.now.device, dtype, copy=True)
-
-    def _describe(self, objective: Objective, actions: Tensor, trace: Trace) -> Plan:
-        """Look at the chosen actions [B, H, A] once more, this time with every term, even those switched off."""
-        everyone = torch.arange(len(actions), device=actions.device)
-        repeats = self.repeats or 1
-        trajectory = objective.imagine(actions[:, None], everyone)
-        costs: dict[str, Tensor] = {}
-        consistency: Tensor | None = None
-        for term in self.cost.terms:
-            if isinstance(term, ActionConsistency) and consistency is None:
-                with objective.stopwatch.measure(term.name):
-                    consistency = averaged(term.per_step(trajectory), repeats)[:, 0]
-                costs[term.name] = consistency.mean(-1)
-            else:
-                values = evaluate_term(term, trajectory, objective.problem.goal, objective.stopwatch)
-                costs[term.name] = averaged(values, repeats)[:, 0]
-        return Plan(actions, self._to_env(actions), trajectory.latents[:, 0], costs, consistency, trace)
 
     def _to_env(self, actions: Tensor) -> Tensor | None:
         if self.scaler is None:
             return None
         env_actions = self.scaler.denormalise(actions)
         return env_actions if self.bounds is None else self.bounds.clamp_env(env_actions)
+
+
+def _check_scalers(cost: Cost, scaler: ActionScaler | None) -> None:
+    for term in cost.terms:
+        check = getattr(term, "check_scaler", None)
+        if check is not None and scaler is not None:
+            check(scaler)
 
 
 def _action_size(scaler: ActionScaler | None, action_size: int | None) -> int:
@@ -155,12 +191,6 @@ def _action_size(scaler: ActionScaler | None, action_size: int | None) -> int:
     assert size is not None  # for the type checker: both None was refused above
     check_counts(action_size=size)
     return size
-
-
-def _encoded(name: str, latent: Tensor) -> Tensor:
-    if latent.dim() not in (3, 4):
-        raise ShapeError(f"encode must return [B, P, D] or [B, T, P, D], got {list(latent.shape)} for the {name}")
-    return latent
 
 
 def _check_problem(problem: Problem) -> None:

@@ -6,7 +6,7 @@ share the rollouts, which are most of the work, and their choices differ by noth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -15,9 +15,9 @@ from torch import Tensor
 from acid.errors import PlanningError
 from acid.planning.cem import CEM
 from acid.planning.costs import Cost, Evaluation
-from acid.planning.noise import Streams
 from acid.planning.objective import Objective
 from acid.planning.planner import Planner
+from acid.planning.rows import Rows
 from acid.planning.search import Gaussian, lowest
 from acid.planning.timing import Stopwatch
 from acid.types import Problem, Trajectory
@@ -27,16 +27,19 @@ from acid.types import Problem, Trajectory
 class Pool:
     """N candidates of each of B problems and what the model imagines for them."""
 
-    candidates: Tensor  # [B, N, H, A], or the variables [B, N, 1, d] of a parametrisation
+    candidates: Tensor  # [B, N, V, d], the variables of the planner's parametrisation
     actions: Tensor  # [B, N, H, A], normalised
     trajectory: Trajectory  # of [B, repeats·N] candidates, one repeat after another
-    goal: Tensor  # [B, P, D]
-    repeats: int
     objective: Objective = field(repr=False)
 
+    @property
+    def seconds(self) -> Mapping[str, float]:
+        """Wall seconds spent so far: `rollout`, and each term that was evaluated by its name."""
+        return dict(self.objective.imagination.stopwatch.seconds)
+
     def evaluate(self, cost: Cost) -> Evaluation:
-        """The candidates' costs, averaged over the repeats; `objective.stopwatch` tells how long each term took."""
-        return cost.evaluate(self.trajectory, self.goal, repeats=self.repeats, stopwatch=self.objective.stopwatch)
+        """The candidates' costs, averaged over the repeats."""
+        return self.objective.evaluate(cost, self.trajectory, Rows.all(len(self.candidates)))
 
     def choose(self, total: Tensor, elites: int) -> Tensor:
         """The plan [B, H, A] that CEM makes of total costs [B, N]: the mean of the best candidates."""
@@ -55,10 +58,8 @@ def draw_pool(
     search = planner.search
     if not isinstance(search, CEM):
         raise PlanningError(f"a pool is what CEM draws in its first iteration, but the search is {search}")
-    streams = Streams.of(seed, problem.size)
-    objective = planner.objective(problem, streams, Stopwatch())
-    rows = torch.arange(problem.size, device=problem.now.device)
-    proposal = Gaussian.around(planner.initial_mean(problem, initial), search.std_init)
-    candidates = search.draw(objective, proposal, rows, streams)
+    objective, mean, streams = planner.prepare(problem, seed, initial, Stopwatch())
+    rows = Rows.all(len(mean))
+    candidates = search.draw(objective, Gaussian.around(mean, search.std_init), rows, streams)
     actions = objective.actions(candidates)
-    return Pool(candidates, actions, objective.imagine(actions, rows), problem.goal, planner.repeats or 1, objective)
+    return Pool(candidates, actions, objective.imagine(actions, rows), objective)

@@ -1,7 +1,8 @@
 """What all searches share: the protocol, the elites, the Gaussian that is refined, the trace.
 
 A search method is one frozen dataclass (its fields are its options) with `run`. It knows nothing of models or costs: it
-draws candidates from `streams`, asks `objective` for their costs and returns the chosen actions.
+draws candidates from `streams`, asks `objective` for their costs and returns the best. A candidate is a set of search
+variables [V, d], which are the actions [H, A] themselves unless the planner has a parametrisation.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from acid.errors import PlanningError
 from acid.planning.costs import Evaluation
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
+from acid.planning.rows import Rows
 from acid.types import Trace
 
 Std = float | tuple[float, ...]  # one number, or one per action dimension
@@ -26,7 +28,7 @@ Std = float | tuple[float, ...]  # one number, or one per action dimension
 class Outcome:
     """What a search found."""
 
-    actions: Tensor  # [B, H, A], normalised
+    candidates: Tensor  # [B, V, d], the best found for each problem
     trace: Trace
 
 
@@ -34,7 +36,7 @@ class Search(Protocol):
     """A way to minimise an objective over action sequences."""
 
     def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
-        """Search from the initial mean [B, H, A] with the random stream of each problem."""
+        """Search from the initial mean [B, V, d] with the random stream of each problem."""
         ...
 
 
@@ -76,10 +78,10 @@ def lowest(total: Tensor, count: int) -> Elites:
 
 @dataclass(frozen=True)
 class Gaussian:
-    """An independent normal distribution for every number of an action sequence."""
+    """An independent normal distribution for every search variable."""
 
-    mean: Tensor  # [B, H, A]
-    std: Tensor  # [B, H, A]
+    mean: Tensor  # [B, V, d]
+    std: Tensor  # [B, V, d]
 
     @classmethod
     def around(cls, mean: Tensor, std: Std) -> Gaussian:
@@ -87,40 +89,39 @@ class Gaussian:
 
     @classmethod
     def fit(cls, elites: Elites, candidates: Tensor) -> Gaussian:
-        """Mean and unbiased standard deviation of the elites among [B, N, H, A]; std 0 for a single elite."""
+        """Mean and unbiased standard deviation of the elites among [B, N, V, d]; std 0 for a single elite."""
         count = (elites.share > 0).sum(1)[:, None, None]
         bessel = count / (count - 1).clamp(min=1)
         return cls(elites.mean(candidates), (elites.variance(candidates) * bessel).sqrt())
 
     def sample(self, noise: Tensor) -> Tensor:
-        """Candidates [B, N, H, A] from standard normal noise of that shape."""
+        """Candidates [B, N, V, d] from standard normal noise of that shape."""
         return self.mean[:, None] + self.std[:, None] * noise
 
-    def __getitem__(self, rows: Tensor) -> Gaussian:
-        return Gaussian(self.mean[rows], self.std[rows])
+    def take(self, rows: Rows) -> Gaussian:
+        return Gaussian(rows.take(self.mean), rows.take(self.std))
 
-    def updated(self, rows: Tensor, new: Gaussian) -> Gaussian:
-        return Gaussian(self.mean.index_copy(0, rows, new.mean), self.std.index_copy(0, rows, new.std))
+    def put(self, rows: Rows, new: Gaussian) -> Gaussian:
+        return Gaussian(rows.put(self.mean, new.mean), rows.put(self.std, new.std))
 
 
-Step = Callable[[Gaussian, Tensor, int], tuple[Gaussian, Evaluation, Elites]]
+Step = Callable[[Gaussian, Rows, int], tuple[Gaussian, Evaluation, Elites]]
 
 
 def refine(step: Step, proposal: Gaussian, *, iterations: int, tolerance: float) -> tuple[Gaussian, Trace]:
     """Apply `step(proposal, rows, iteration)` until each problem has converged or the iterations are used up.
 
     A problem has converged when its largest std falls below the tolerance. It is then left alone while the others go
-    on, so its plan is the same in every batch.
+    on, so its plan is the same in every batch. With tolerance 0 nothing is read back from the device.
     """
-    problems = len(proposal.mean)
-    rows = torch.arange(problems, device=proposal.mean.device)
-    recorder = Recorder(problems)
+    rows = Rows.all(len(proposal.mean))
+    recorder = Recorder(len(rows))
     for iteration in range(iterations):
-        new, evaluation, elites = step(proposal[rows], rows, iteration)
-        proposal = proposal.updated(rows, new)
+        new, evaluation, elites = step(proposal.take(rows), rows, iteration)
+        proposal = proposal.put(rows, new)
         recorder.add(rows, evaluation, elites)
         if tolerance > 0:
-            rows = rows[new.std.flatten(1).amax(1) >= tolerance]
+            rows = rows.where(new.std.flatten(1).amax(1) >= tolerance)
         if not len(rows):
             break
     return proposal, recorder.trace(iterations)
@@ -133,7 +134,7 @@ class Recorder:
         self._problems = problems
         self._iterations: list[dict[str, dict[str, Tensor]]] = []
 
-    def add(self, rows: Tensor, evaluation: Evaluation, elites: Elites) -> None:
+    def add(self, rows: Rows, evaluation: Evaluation, elites: Elites) -> None:
         now: dict[str, Mapping[str, Tensor]] = {
             "best": {"total": evaluation.total.amin(1)},
             "costs": {name: elites.mean(values) for name, values in evaluation.terms.items()},
@@ -147,9 +148,9 @@ class Recorder:
             }
         )
 
-    def _fill(self, kind: str, name: str, rows: Tensor, new: Tensor) -> Tensor:
+    def _fill(self, kind: str, name: str, rows: Rows, new: Tensor) -> Tensor:
         last = self._iterations[-1][kind][name] if self._iterations else new.new_zeros(self._problems)
-        return last.index_copy(0, rows, new.detach())
+        return rows.put(last, new.detach())
 
     def trace(self, iterations: int) -> Trace:
         """Everything added, the last values repeated to fill J = `iterations`."""
@@ -162,7 +163,7 @@ class Recorder:
 
 
 def initial_std(std: Std, mean: Tensor) -> Tensor:
-    """The option `std_init` as a tensor of the shape of the mean [B, H, A]."""
+    """The option `std_init` as a tensor of the shape of the mean [B, V, d]."""
     if not isinstance(std, (int, float)) and len(std) != mean.shape[-1]:
         raise PlanningError(f"std_init needs one number or one per action dimension ({mean.shape[-1]}), got {std}")
     return torch.as_tensor(std, dtype=mean.dtype, device=mean.device).expand_as(mean)

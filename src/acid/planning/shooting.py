@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
+from acid.planning.rows import Rows
 from acid.planning.search import Gaussian, Outcome, Recorder, Std, check_counts, check_std, lowest
 
 
@@ -24,7 +24,7 @@ class Shooting:
         check_std(self.std_init)
 
     def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
-        rows = torch.arange(len(mean), device=mean.device)
+        rows = Rows.all(len(mean))
         noise = streams.normal(rows, (self.samples, *mean.shape[1:]), like=mean)
         noise[:, 0] = 0  # candidate 0 is the initial mean
         candidates = objective.clamp(Gaussian.around(mean, self.std_init).sample(noise))

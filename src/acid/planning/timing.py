@@ -6,9 +6,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+
 
 class Stopwatch:
-    """Adds up wall-clock seconds by name. On a GPU work is asynchronous: only `total` includes all waiting."""
+    """Adds up wall-clock seconds by name. A GPU works in the background: its work counts where it is waited for."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -20,3 +22,8 @@ class Stopwatch:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - began
+
+    def wait(self, device: torch.device) -> None:
+        """Let the device finish, so that what is being measured includes its work."""
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)

@@ -63,5 +63,5 @@ class Adaptive:
 
 
 def _check_number(name: str, value: float) -> None:
-    if not math.isfinite(value):
-        raise PlanningError(f"{name} must be a finite number, got {value}")
+    if not (math.isfinite(value) and value >= 0):
+        raise PlanningError(f"{name} must be a finite number that is not negative, got {value}")

@@ -1,0 +1,55 @@
+"""What a verifier is shown of an imagined trajectory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from acid.errors import PlanningError
+from acid.types import ActionScaler, InverseDynamics, Trajectory
+
+_TOLERANCE = 1e-4  # of a standard deviation: far below what a verifier can tell apart
+
+
+@dataclass(frozen=True)
+class VerifierView:
+    """A verifier of other features or other action units than the world model's.
+
+    features: what the verifier looks at, if not the latents themselves: [..., P, D] to [..., P', D'].
+    units: the model's actions [..., H, A] in the units of those that the verifier infers, if they differ.
+    """
+
+    verifier: InverseDynamics
+    features: Callable[[Tensor], Tensor] | None = None
+    units: Callable[[Tensor], Tensor] | None = None
+
+    def inferred(self, trajectory: Trajectory) -> Tensor:
+        """The action that the verifier finds in each imagined transition, [B, N, H, A] in its units."""
+        seen = trajectory.latents if self.features is None else self.features(trajectory.latents)
+        return self.verifier.infer(seen[:, :, :-1], seen[:, :, 1:])
+
+    def asked(self, trajectory: Trajectory) -> Tensor:
+        """The actions that the trajectory was imagined for, [B, N, H, A] in the verifier's units."""
+        return trajectory.actions if self.units is None else self.units(trajectory.actions)
+
+    def check_scaler(self, scaler: ActionScaler) -> None:
+        """A PlanningError if the verifier was fitted with other action statistics than `scaler`, the planner's."""
+        own: ActionScaler | None = getattr(self.verifier, "scaler", None)
+        if own is None or self.units is not None or _agree(own, scaler):
+            return
+        raise PlanningError(
+            f"the verifier was fitted with other action statistics ({own}) than the planner's ({scaler}): fit it with "
+            "`scaler=model.scaler`, or pass VerifierView(verifier, units=...) that converts between them"
+        )
+
+
+def _agree(first: ActionScaler, second: ActionScaler) -> bool:
+    """Whether two scalers normalise model actions alike, however they split them into environment steps."""
+    if first.size != second.size:
+        return False
+    one, other = (list(zip(s.mean * s.frameskip, s.std * s.frameskip, strict=True)) for s in (first, second))
+    return all(
+        abs(m - n) <= _TOLERANCE * s and abs(s - t) <= _TOLERANCE * s for (m, s), (n, t) in zip(one, other, strict=True)
+    )
