@@ -14,7 +14,7 @@ import pytest
 from acid.errors import CheckpointError
 from acid.integrations.published import load_published
 from acid.integrations.published_config import KINDS, parse
-from acid.models import JEPA_PRESETS
+from acid.models.jepa import PRESETS
 from acid.nn.encoders import ViTConfig
 
 FIXTURE = Path(__file__).parent / "fixtures" / "lewm"
@@ -81,8 +81,8 @@ def changed(config: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     ],
 )
 def test_the_published_sizes_are_our_paper_preset(config: dict[str, Any], kind: str) -> None:
-    assert parse(config, "config.json") == (kind, JEPA_PRESETS["paper"](10))
-    assert parse({"seed": 3072, "idm": {}, "model": config}, "config.json") == (kind, JEPA_PRESETS["paper"](10))
+    assert parse(config, "config.json") == (kind, PRESETS["paper"](10))
+    assert parse({"seed": 3072, "idm": {}, "model": config}, "config.json") == (kind, PRESETS["paper"](10))
 
 
 def test_every_known_name_is_a_kind_of_ours() -> None:

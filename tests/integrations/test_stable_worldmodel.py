@@ -9,7 +9,8 @@ import torch
 
 from acid.errors import CheckpointError
 from acid.integrations.stable_worldmodel import Transformers, from_peer_state, to_peer_state
-from acid.models import JEPA_PRESETS, JepaConfig, JepaWorldModel
+from acid.models import JepaConfig, JepaWorldModel
+from acid.models.jepa import PRESETS
 from acid.nn.causal import CausalConfig
 from acid.nn.encoders import ViTConfig
 from acid.types import ActionScaler
@@ -78,6 +79,6 @@ def test_parts_that_planning_does_not_read_are_tolerated(model: JepaWorldModel) 
 
 def test_networks_it_does_not_have_are_refused() -> None:
     with pytest.raises(CheckpointError, match="not a 'conv' encoder and width 96 for latents of 32"):
-        from_peer_state({}, JEPA_PRESETS["lite"](10))
+        from_peer_state({}, PRESETS["lite"](10))
     with pytest.raises(CheckpointError, match="one predictor, not an ensemble of 3"):
         from_peer_state({}, replace(CONFIG, ensemble=3))

@@ -1,11 +1,11 @@
-"""A bright dot that actions move about: enough to see whether a joint-embedding objective learns or collapses."""
+"""A bright dot that actions move about: enough to see whether a joint-embedding loss learns or collapses."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from acid.models import JepaConfig, JepaWorldModel
+from acid.models import Batch, JepaConfig, JepaWorldModel
 from acid.nn.causal import CausalConfig
 from acid.nn.encoders import ConvConfig
 from acid.types import ActionScaler
@@ -21,7 +21,7 @@ CONFIG = JepaConfig(
 )
 
 
-def moving_dots(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def moving_dots(count: int, generator: torch.Generator) -> Batch:
     """Pixels uint8 [count, 4, S, S, 3] of a bright blob that actions [count, 3, 2] move about."""
     actions = torch.randn(count, 3, 2, generator=generator)
     start = torch.rand(count, 1, 2, generator=generator) * 6 + 5
@@ -29,7 +29,7 @@ def moving_dots(count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]
     axis = torch.arange(SIDE)
     y, x = (axis - centres[..., i : i + 1] for i in (0, 1))
     blob = torch.exp(-(y.unsqueeze(-1).square() + x.unsqueeze(-2).square()) / 6)
-    return (255 * blob).to(torch.uint8).unsqueeze(-1).expand(-1, -1, -1, -1, 3), actions
+    return Batch((255 * blob).to(torch.uint8).unsqueeze(-1).expand(-1, -1, -1, -1, 3), actions)
 
 
 def make_model() -> JepaWorldModel:
@@ -37,12 +37,12 @@ def make_model() -> JepaWorldModel:
     return JepaWorldModel(CONFIG, ActionScaler((0.0, 0.0), (1.0, 1.0)))
 
 
-def train_briefly(model: JepaWorldModel, objective: nn.Module, generator: torch.Generator) -> None:
+def train_briefly(model: JepaWorldModel, loss: nn.Module, generator: torch.Generator) -> None:
     """Sixty steps, which must at least halve the loss."""
     optimiser = torch.optim.AdamW(model.parameters(), lr=2e-3)
     history = []
     for _ in range(60):
-        losses = objective(model, *moving_dots(64, generator))
+        losses = loss(model, moving_dots(64, generator))
         optimiser.zero_grad()
         losses["loss"].backward()
         optimiser.step()

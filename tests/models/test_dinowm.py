@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from acid import models
 from acid.errors import CheckpointError, ShapeError
-from acid.models import DinoWMConfig, DinoWMLoss, DinoWMLossConfig, DinoWorldModel, dinowm
+from acid.models import Batch, DinoWorldModel, dinowm
+from acid.models.dinowm import DinoWMConfig, DinoWMLoss, DinoWMLossConfig
 from acid.models.patch_encoders import PatchEncoder, PatchEncoderConfig, ProjectionConfig
 from acid.nn.causal import CausalConfig
 from acid.planning import CEM, Planner, acid_cost
@@ -69,8 +70,7 @@ def make_model(form: str, frames: int = 1) -> DinoWorldModel:
     model = DinoWorldModel(config, SCALER, make_encoder())
     for parameter in model.parameters():
         nn.init.normal_(parameter, std=0.2)
-    if model.projection is not None:
-        model.fit_projection(images(60))
+    model.fit_encoder(lambda count: images(60))
     return model.eval().requires_grad_(False)
 
 
@@ -129,26 +129,26 @@ def test_a_fresh_residual_model_predicts_no_change() -> None:
 
 def test_what_the_predictor_says_about_the_action_is_not_in_the_loss() -> None:
     model = make_model("tiled")
-    tokens, actions = torch.randn(3, 2, 16, 8), torch.randn(3, 1, 4)
-    objective = DinoWMLoss(DinoWMLossConfig(), model)
-    before = objective(model, tokens, actions)["loss"]
+    batch = Batch(torch.randn(3, 2, 16, 8), torch.randn(3, 1, 4))
+    loss = DinoWMLoss(DinoWMLossConfig(), model)
+    before = loss(model, batch)["loss"]
     model.dynamics.predictor.norm.bias[8:] += 5.0
-    torch.testing.assert_close(objective(model, tokens, actions)["loss"], before)
+    torch.testing.assert_close(loss(model, batch)["loss"], before)
     model.dynamics.predictor.norm.bias[:8] += 5.0
-    assert objective(model, tokens, actions)["loss"] > before + 1
+    assert loss(model, batch)["loss"] > before + 1
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_training_learns_what_an_action_does(form: str) -> None:
     torch.manual_seed(0)
     model = DinoWorldModel(replace(FORMS[form], predictor=replace(SMALL, dropout=0.0)), SCALER, make_encoder())
-    objective = models.objective("dinowm", DinoWMLossConfig(), model)
+    loss = DinoWMLoss(DinoWMLossConfig(), model)
     optimiser = torch.optim.AdamW(model.parameters(), lr=5e-3)
     effect = torch.randn(4, model.config.latent_size)
     for _ in range(150):
         first, actions = torch.randn(32, 1, model.tokens, model.config.latent_size), torch.randn(32, 1, 4)
         tokens = torch.cat([first, first + (actions @ effect).unsqueeze(2)], 1).half()
-        losses = objective(model, tokens, actions)
+        losses = loss(model, Batch(tokens, actions))
         optimiser.zero_grad()
         losses["loss"].backward()
         optimiser.step()
@@ -170,7 +170,7 @@ def test_a_checkpoint_holds_no_encoder_and_encodes_as_before(form: str, tmp_path
 def test_another_encoder_or_another_projection_has_another_fingerprint() -> None:
     model, other = make_model("modulation"), make_model("modulation")
     assert model.encoder_fingerprint == other.encoder_fingerprint
-    model.fit_projection(images(50))
+    model.fit_encoder(lambda count: images(50))
     assert model.encoder_fingerprint != other.encoder_fingerprint
     encoder = PatchEncoder(ENCODER, Patches(8, 4).apply(lambda m: m.weight.mul_(2)))
     assert DinoWorldModel(TILED, SCALER, encoder).encoder_fingerprint != make_model("tiled").encoder_fingerprint

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from acid import checkpoint, models
 from acid.errors import CheckpointError, ShapeError, UnknownNameError
-from acid.models import JepaWorldModel
+from acid.models import JepaWorldModel, jepa
 from acid.types import ActionScaler, WorldModel
 
 SCALER = ActionScaler(mean=(0.5, -1.0), std=(2.0, 3.0), frameskip=5)
@@ -37,7 +37,7 @@ def lite() -> JepaWorldModel:
     return make_model("lite")
 
 
-@pytest.mark.parametrize("preset", sorted(models.JEPA_PRESETS))
+@pytest.mark.parametrize("preset", sorted(jepa.PRESETS))
 def test_presets_encode_and_imagine(preset: str) -> None:
     model = make_model(preset)
     assert isinstance(model, WorldModel)
@@ -108,11 +108,11 @@ def test_wrong_actions_are_refused(lite: JepaWorldModel) -> None:
 def test_unknown_names_get_a_suggestion() -> None:
     with pytest.raises(UnknownNameError, match="world model 'lewn'; did you mean 'lewm'"):
         models.build("lewn", "lite", SCALER)
-    with pytest.raises(UnknownNameError, match="preset 'papers'; did you mean 'paper'"):
+    with pytest.raises(UnknownNameError, match="scale 'papers'; did you mean 'paper'"):
         models.build("lewm", "papers", SCALER)
 
 
-@pytest.mark.parametrize("preset", sorted(models.JEPA_PRESETS))
+@pytest.mark.parametrize("preset", sorted(jepa.PRESETS))
 def test_a_checkpoint_brings_back_the_same_model(preset: str, tmp_path: Path) -> None:
     model = make_model(preset)
     models.save(model, "lewm", tmp_path, {"steps": 3})

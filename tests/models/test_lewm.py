@@ -1,4 +1,4 @@
-"""The Le-WM objective learns a moving dot and does not collapse."""
+"""The Le-WM loss learns a moving dot and does not collapse."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ import pytest
 import torch
 from moving_dots import make_model, moving_dots, train_briefly
 
-from acid.models import LeWMLoss, LeWMLossConfig
+from acid.models import Batch
+from acid.models.lewm import LeWMLoss, LeWMLossConfig
 
 
 def test_training_lowers_the_loss_without_collapse() -> None:
     model = make_model()
-    objective = LeWMLoss(LeWMLossConfig(projections=64), model)
+    loss = LeWMLoss(LeWMLossConfig(projections=64), model)
     generator = torch.Generator().manual_seed(0)
-    train_briefly(model, objective, generator)
-    pixels, actions = moving_dots(128, generator)
+    train_briefly(model, loss, generator)
+    batch = moving_dots(128, generator)
+    pixels, actions = batch.frames, batch.actions
     with torch.no_grad():
         embeddings = model.embed(pixels)
         error = model.prediction_error(embeddings, actions)
@@ -31,7 +33,7 @@ def test_the_loss_is_the_sum_of_its_parts() -> None:
     model = make_model()
     plain = LeWMLossConfig(sigreg=0.3, projections=16)
     for config in (plain, replace(plain, inverse=0.5, alignment=0.2)):
-        losses = LeWMLoss(config, model)(model, *moving_dots(8, torch.Generator().manual_seed(1)))
+        losses = LeWMLoss(config, model)(model, moving_dots(8, torch.Generator().manual_seed(1)))
         parts = {"sigreg", "inverse", "alignment"} if config.inverse else {"sigreg"}
         assert set(losses) == {"loss", "prediction"} | parts
         expected = losses["prediction"] + sum(getattr(config, name) * losses[name] for name in parts)
@@ -41,11 +43,11 @@ def test_the_loss_is_the_sum_of_its_parts() -> None:
 def test_gradients_reach_the_targets_too() -> None:
     """No stop-gradient: without SIGReg the encoder still learns from the frame it is asked to predict."""
     model = make_model()
-    pixels, actions = moving_dots(8, torch.Generator())
-    embeddings = model.embed(pixels)
+    batch = moving_dots(8, torch.Generator())
+    embeddings = model.embed(batch.frames)
     embeddings.retain_grad()
     model.embed = lambda _: embeddings  # pyright: ignore[reportAttributeAccessIssue]
-    LeWMLoss(LeWMLossConfig(sigreg=0.0, projections=16), model)(model, pixels, actions)["loss"].backward()
+    LeWMLoss(LeWMLossConfig(sigreg=0.0, projections=16), model)(model, batch)["loss"].backward()
     assert embeddings.grad is not None
     assert (embeddings.grad[:, -1].abs() > 0).any()
 
@@ -58,11 +60,11 @@ def test_pooling_sees_missing_dimensions_that_a_small_batch_hides() -> None:
     model = make_model()
     ratios = {}
     for pooled in (False, True):
-        objective = LeWMLoss(LeWMLossConfig(projections=512, pooled=pooled), model)
+        loss = LeWMLoss(LeWMLossConfig(projections=512, pooled=pooled), model)
         costs = []
         for embeddings in (full, flat):
             model.embed = lambda _, shown=embeddings: shown  # pyright: ignore[reportAttributeAccessIssue]
             model.prediction_error = lambda *_: torch.zeros(())  # pyright: ignore[reportAttributeAccessIssue]
-            costs.append(objective(model, torch.empty(0), torch.empty(0))["sigreg"].item())
+            costs.append(loss(model, Batch(torch.empty(0), torch.empty(0)))["sigreg"].item())
         ratios[pooled] = costs[1] / costs[0]
     assert ratios[True] > 1.5 * ratios[False]

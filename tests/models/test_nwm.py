@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from acid import models
 from acid.errors import ShapeError
-from acid.models import NavigationWorldModel, NWMConfig, NWMLoss, NWMLossConfig, nwm
+from acid.models import Batch, NavigationWorldModel, nwm
 from acid.models.compact import (
     CompactConfig,
     ConvFeaturesConfig,
@@ -20,10 +20,10 @@ from acid.models.compact import (
     PixelDecoderConfig,
     QFormerConfig,
 )
-from acid.models.nwm import CDiTConfig
+from acid.models.nwm import CDiTConfig, NWMConfig, NWMLoss, NWMLossConfig
 from acid.nn.unmasking import Unmasking, unmask
 from acid.planning import CEM, ActionConsistency, Adaptive, Cost, DecodedDistance, Planner, StraightLine, draw_pool
-from acid.types import ActionScaler, Problem, StochasticWorldModel, WorldModel
+from acid.types import ActionScaler, Problem, WorldModel
 from acid.verifier import FlowConfig, TransformerSize, Verifier
 
 SCALER = ActionScaler((0.3125, 0.0, 0.0), (0.9375, 1.0, 1.0))
@@ -69,7 +69,6 @@ def latents(model: NavigationWorldModel, *shape: int) -> Tensor:
 def test_it_is_a_world_model_of_discrete_latents(form: str) -> None:
     model = make(form)
     assert isinstance(model, WorldModel)
-    assert isinstance(model, StochasticWorldModel)
     assert model.encode(frames(2)).shape == (2, TOKENS, len(LEVELS))
     context = model.encode(frames(2, 3))
     assert context.shape == (2, 3, TOKENS, len(LEVELS))
@@ -172,7 +171,7 @@ def test_it_learns_what_an_action_does(form: str, steps: int, share: float) -> N
     torch.manual_seed(0)
     config = FORMS[form]
     model = NavigationWorldModel(replace(config, predictor=CDiTConfig(32, 2, 2, 64)), SCALER)
-    objective = NWMLoss(NWMLossConfig(history_mask=0.1), model)
+    loss = NWMLoss(NWMLossConfig(history_mask=0.1), model)
     optimiser = torch.optim.AdamW(model.dynamics.parameters(), lr=4e-3)
     codes = model.quantiser.from_indices(torch.tensor([0, 13, 26, 59]))  # a few only, so that seconds suffice
 
@@ -185,7 +184,7 @@ def test_it_learns_what_an_action_does(form: str, steps: int, share: float) -> N
 
     for _ in range(steps):
         optimiser.zero_grad()
-        objective(model, *batch())["loss"].backward()
+        loss(model, Batch(*batch()))["loss"].backward()
         optimiser.step()
     model.eval()
     model.unmasking = Unmasking(2, temperature=0.0)
@@ -261,7 +260,7 @@ def test_the_published_sizes_run(tmp_path: Path) -> None:
     imagined = model.rollout(window[:, :4], torch.zeros(1, 1, 1, 3))
     assert imagined.shape == (1, 1, 1, 16, 6)
     assert model.decode(imagined[:, 0]).shape == (1, 1, 224, 224, 3)
-    loss = models.objective("nwm", NWMLossConfig(), model)(model, window, torch.zeros(1, 4, 3))["loss"]
+    loss = NWMLoss(NWMLossConfig(), model)(model, Batch(window, torch.zeros(1, 4, 3)))["loss"]
     loss.backward()
     assert loss.item() == pytest.approx(math.log(64_000), rel=0.15)  # of guessing
     assert all(weight.grad is not None for weight in model.dynamics.parameters())

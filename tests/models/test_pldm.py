@@ -1,4 +1,4 @@
-"""The PLDM objective: its statistics against plain loops, and learning without collapse."""
+"""The PLDM loss: its statistics against plain loops, and learning without collapse."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 import torch
 from moving_dots import CONFIG, make_model, moving_dots, train_briefly
 
-from acid.models import JepaWorldModel, PLDMLoss, PLDMLossConfig
-from acid.models.pldm import missing_spread, shared_variance
+from acid.models import Batch, JepaWorldModel
+from acid.models.pldm import PLDMLoss, PLDMLossConfig, missing_spread, shared_variance
 from acid.types import ActionScaler
 
 
@@ -29,7 +29,7 @@ def test_penalties_against_plain_loops() -> None:
 def test_the_loss_is_the_weighted_sum_of_its_parts() -> None:
     config = PLDMLossConfig(18, 0.7, 12, 0.3, 0.2, 0.5)
     model = make_model()
-    losses = PLDMLoss(config, model)(model, *moving_dots(8, torch.Generator().manual_seed(1)))
+    losses = PLDMLoss(config, model)(model, moving_dots(8, torch.Generator().manual_seed(1)))
     parts = {"variance", "variance_in_time", "covariance", "covariance_in_time", "alignment", "inverse"}
     assert set(losses) == {"loss", "prediction"} | parts
     expected = losses["prediction"] + sum(getattr(config, name) * losses[name] for name in parts)
@@ -38,10 +38,11 @@ def test_the_loss_is_the_weighted_sum_of_its_parts() -> None:
 
 def test_training_lowers_the_loss_without_collapse() -> None:
     model = make_model()
-    objective = PLDMLoss(PLDMLossConfig(), model)
+    loss = PLDMLoss(PLDMLossConfig(), model)
     generator = torch.Generator().manual_seed(0)
-    train_briefly(model, objective, generator)
-    pixels, actions = moving_dots(128, generator)
+    train_briefly(model, loss, generator)
+    batch = moving_dots(128, generator)
+    pixels, actions = batch.frames, batch.actions
     with torch.no_grad():
         embeddings = model.embed(pixels)
         error, shuffled = (model.prediction_error(embeddings, a) for a in (actions, actions.roll(1, 0)))
@@ -64,8 +65,8 @@ def test_an_ensemble_imagines_its_mean_and_tells_its_disagreement() -> None:
     assert spread.shape == (2, 5, 4)
     assert (spread > 0).all()
     torch.testing.assert_close(spread, together.var(0, correction=0)[..., 0, :].mean(-1))
-    pixels, moves = moving_dots(8, torch.Generator())
-    model.prediction_error(model.embed(pixels), moves).backward()
+    batch = moving_dots(8, torch.Generator())
+    model.prediction_error(model.embed(batch.frames), batch.actions).backward()
     assert all(p.grad is not None for m in model.dynamics for p in m.predictor.parameters())
 
 
@@ -77,6 +78,6 @@ def test_pooled_statistics_show_less_covariance_where_there_is_none() -> None:
     model.prediction_error = lambda *_: torch.zeros(())  # pyright: ignore[reportAttributeAccessIssue]
     found = {}
     for pooled in (False, True):
-        losses = PLDMLoss(PLDMLossConfig(pooled=pooled), model)(model, torch.empty(0), torch.empty(0))
+        losses = PLDMLoss(PLDMLossConfig(pooled=pooled), model)(model, Batch(torch.empty(0), torch.empty(0)))
         found[pooled] = losses["covariance"].item()
     assert found[True] == pytest.approx(found[False] / 6, rel=0.25)

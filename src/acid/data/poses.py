@@ -11,9 +11,11 @@ from __future__ import annotations
 import numpy as np
 
 from acid.errors import ShapeError
+from acid.types import ActionScaler
 
 WAYPOINT = 0.25  # m, the unit in which NWM's actions and published errors are
 STEP_SECONDS = 0.25  # RECON's 4 Hz
+SCALER = ActionScaler(mean=(0.3125, 0.0, 0.0), std=(0.9375, 1.0, 1.0))  # from displacements (m, m, rad) to actions
 _LOW = np.array([-2.5, -4.0]) * WAYPOINT  # m, mapped to −1
 _HIGH = np.array([5.0, 4.0]) * WAYPOINT  # m, mapped to 1
 

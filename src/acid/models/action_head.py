@@ -1,4 +1,4 @@
-"""The action between neighbouring embeddings, as a term that a training objective may have.
+"""The action between neighbouring embeddings, as a term that a loss may have.
 
 It keeps in the embeddings what the actions move. It is thrown away after training; the verifier is trained apart, on
 the finished embeddings.

@@ -10,26 +10,24 @@ VQGAN, given the tokens (`paper`).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from acid import checkpoint
 from acid.errors import ShapeError
 from acid.models.image_codecs import CodecConfig, ImageCodec, load_codec
 from acid.models.patch_encoders import PatchEncoder, PatchEncoderConfig, digest, load_encoder
+from acid.models.stored import StoredNetwork
 from acid.nn.fsq import FSQ
+from acid.nn.pictures import Perceptual
 from acid.nn.unmasking import Unmasking, gumbel, random_mask, unmask
 
-KIND = "compact"
 LEVELS = (8, 8, 8, 5, 5, 5)  # 64 000 codes
 _CPU_IMAGES = 64  # decoded at once; more take memory and gain nothing
-Perceptual = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -290,11 +288,14 @@ class MaskedDecoder(nn.Module):
         return F.cross_entropy(logits[hidden].float(), target[hidden])
 
 
-class CompactTokenizer(nn.Module):
+class CompactTokenizer(StoredNetwork):
     """`encode` frames to latents [..., P, D], `decode` them to images, `features` of them for a verifier.
 
     Encoder and codec are loaded by the names in the configuration unless they are passed or learned.
     """
+
+    kind: ClassVar[str] = "compact"
+    config_type: ClassVar[type] = CompactConfig
 
     def __init__(
         self, config: CompactConfig, *, encoder: PatchEncoder | None = None, codec: ImageCodec | None = None
@@ -371,18 +372,6 @@ class CompactTokenizer(nn.Module):
     def _map(self, draw: Callable[[Tensor], Tensor], latents: Tensor) -> Tensor:
         flat = latents.reshape(-1, *latents.shape[-2:])
         return torch.cat([draw(part) for part in flat.split(_CPU_IMAGES)]).unflatten(0, latents.shape[:-2])
-
-    def save(self, folder: str | Path, metadata: Mapping[str, Any], *, half_precision: bool = False) -> None:
-        dtype = torch.float16 if half_precision else None
-        checkpoint.save(folder, kind=KIND, config=self.config, state=self, metadata=metadata, dtype=dtype)
-
-    @classmethod
-    def load(cls, folder: str | Path, **options: Any) -> CompactTokenizer:
-        """The tokenizer of a checkpoint folder, frozen; options are `encoder` and `codec`."""
-        stored = checkpoint.load(folder, KIND)
-        tokenizer = cls(checkpoint.config_from(CompactConfig, stored.config), **options)
-        checkpoint.load_state(tokenizer, stored)
-        return tokenizer.eval().requires_grad_(False)
 
 
 @dataclass(frozen=True)

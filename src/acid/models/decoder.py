@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from acid.errors import ShapeError
-from acid.models.inspection import InspectionModel
+from acid.models.stored import StoredNetwork
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def lite(latent_size: int) -> DecoderConfig:
 PRESETS = {"paper": paper, "lite": lite}
 
 
-class Decoder(InspectionModel):
+class Decoder(StoredNetwork):
     """Latents [..., 1, D] to images [..., S, S, 3] with values in 0..1."""
 
     kind: ClassVar[str] = "decoder"

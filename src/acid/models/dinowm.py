@@ -7,6 +7,7 @@ and training sees only those. Only the predictor, the action embedding and the p
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from acid.errors import ShapeError
+from acid.models.contract import Batch, FrozenEncoderModel, Kind
 from acid.models.patch_encoders import (
     PatchEncoder,
     PatchEncoderConfig,
@@ -30,6 +32,7 @@ from acid.types import ActionScaler
 
 # Of the waves that describe a normalised action, in standard deviations: from a fine detail to the whole range.
 SHORTEST_WAVE, LONGEST_WAVE = 0.5, 8.0
+PROJECTION_FRAMES = 2_000  # at most, that the projection is fitted to
 _CPU_TOKENS = 3072  # more tokens at once gain nothing on a CPU and take memory
 
 
@@ -153,20 +156,17 @@ def _action_embedding(config: DinoWMConfig) -> nn.Module:
     return nn.Sequential(nn.Linear(size, config.action_width), nn.SiLU(), nn.Linear(config.action_width, width))
 
 
-class DinoWorldModel(nn.Module):
+class DinoWorldModel(FrozenEncoderModel):
     """`encode` and `rollout` for planning, `dynamics` for training on tokens. P tokens per frame.
 
     The encoder is loaded by the name in the configuration unless one is passed; its weights are not the model's.
     """
 
     def __init__(self, config: DinoWMConfig, scaler: ActionScaler, encoder: PatchEncoder | None = None) -> None:
-        super().__init__()
-        if scaler.size != config.action_size:
-            raise ShapeError(f"the model takes actions of size {config.action_size}, the scaler makes {scaler.size}")
+        super().__init__(config, scaler)
         self.encoder = encoder or load_encoder(config.encoder)
         self.encoder.check(config.encoder)
         self.config = replace(config, encoder=replace(self.encoder.config, digest=self.encoder.digest))
-        self.scaler = scaler
         grid, channels = self.encoder.grid, self.encoder.channels
         self.projection = None if config.projection is None else Projection(config.projection, grid, channels)
         found = channels if self.projection is None else self.projection.basis.shape[1]
@@ -179,21 +179,19 @@ class DinoWorldModel(nn.Module):
 
     @property
     def observation_size(self) -> int:
-        """Pixels along each side of an image."""
         return self.config.encoder.observation_size
 
     @property
     def encoder_fingerprint(self) -> str:
-        """Changes with anything that changes what `encode` gives, and with nothing else."""
         parts = [repr(replace(self.config.encoder, source=None))]  # the same weights may lie elsewhere
         parts += [] if self.projection is None else [digest(self.projection.state_dict())]
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
 
-    def fit_projection(self, pixels: Tensor) -> None:
-        """Fit what makes tokens of features to some frames, uint8 [M, S, S, 3]: once, before anything is encoded."""
-        if self.projection is None:
-            raise ShapeError("this model takes the encoder's tokens as they are; it has no projection to fit")
-        self.projection.load_state_dict(fit_projection(self.encoder(pixels), self.projection.config).state_dict())
+    def fit_encoder(self, frames: Callable[[int], Tensor]) -> None:
+        """Fit the projection, if there is one, to some frames uint8 [M, S, S, 3]."""
+        if self.projection is not None:
+            features = self.encoder(frames(PROJECTION_FRAMES))
+            self.projection.load_state_dict(fit_projection(features, self.projection.config).state_dict())
 
     @torch.no_grad()
     def encode(self, observation: Tensor) -> Tensor:
@@ -229,12 +227,12 @@ class DinoWMLoss(nn.Module):
         super().__init__()
         self.config = config
 
-    def forward(self, model: DinoWorldModel, tokens: Tensor, actions: Tensor) -> dict[str, Tensor]:
-        """Encoded frames [B, T+1, P, D] of any precision and normalised actions [B, T, A].
-
-        "loss" is what to minimise, "of_still" is its ratio to the error of predicting no change.
-        """
-        before, after = tokens[:, :-1].float(), tokens[:, 1:].float()
-        error = (model.dynamics(before, actions) - after).square().mean()
+    def forward(self, model: DinoWorldModel, batch: Batch) -> dict[str, Tensor]:
+        """Of windows of latents; "of_still" is the ratio of the loss to the error of predicting no change."""
+        before, after = batch.frames[:, :-1].float(), batch.frames[:, 1:].float()
+        error = (model.dynamics(before, batch.actions) - after).square().mean()
         still = (before - after).square().mean()
         return {"loss": error, "of_still": error.detach() / still}
+
+
+KIND = Kind(PRESETS, DinoWMConfig, DinoWorldModel, DinoWMLossConfig, DinoWMLoss, stream="latents", is_map=True)

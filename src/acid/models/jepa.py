@@ -1,6 +1,6 @@
 """Joint-embedding world models: an image encoder and a causal predictor of the next embedding.
 
-Le-WM and PLDM are this network trained with different objectives.
+Le-WM and PLDM are this network trained with different losses.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from acid.errors import ShapeError
+from acid.models.contract import LearnedWorldModel
 from acid.nn.causal import CausalConfig, CausalTransformer
 from acid.nn.encoders import ConvConfig, EncoderConfig, ViTConfig, build_encoder
 from acid.types import ActionScaler
@@ -100,7 +101,7 @@ def batch_samples(embeddings: Tensor, *, pooled: bool) -> Tensor:
     return embeddings.flatten(0, 1)[None] if pooled else embeddings.transpose(0, 1)
 
 
-class JepaWorldModel(nn.Module):
+class JepaWorldModel(LearnedWorldModel):
     """`encode` and `rollout` for planning, `embed` and `dynamics` for training. One token per frame (P = 1).
 
     With an ensemble every predictor imagines by itself; `rollout` is their mean, `disagreement` their variance.
@@ -111,13 +112,9 @@ class JepaWorldModel(nn.Module):
     dynamics: Sequence[Dynamics]
 
     def __init__(self, config: JepaConfig, scaler: ActionScaler) -> None:
-        super().__init__()
-        if scaler.size != config.action_size:
-            raise ShapeError(f"the model takes actions of size {config.action_size}, the scaler makes {scaler.size}")
+        super().__init__(config, scaler)
         if config.ensemble < 1:
             raise ShapeError(f"an ensemble needs at least 1 predictor, got {config.ensemble}")
-        self.config = config
-        self.scaler = scaler
         self.encoder = build_encoder(config.encoder)
         self.projector = Projector(config.encoder.width, config.projector_width, config.latent_size)
         self.standard = nn.BatchNorm1d(config.latent_size, affine=False) if config.standardise else nn.Identity()
@@ -127,7 +124,6 @@ class JepaWorldModel(nn.Module):
 
     @property
     def observation_size(self) -> int:
-        """Pixels along each side of an image."""
         return self.config.encoder.image_size
 
     def embed(self, pixels: Tensor) -> Tensor:

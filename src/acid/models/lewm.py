@@ -8,14 +8,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acid.models.action_head import ActionHead
-from acid.models.jepa import JepaWorldModel, batch_samples
+from acid.models.contract import Batch, Kind
+from acid.models.jepa import PRESETS, JepaConfig, JepaWorldModel, batch_samples
 from acid.models.sigreg import SIGReg
 
 
 @dataclass(frozen=True)
 class LeWMLossConfig:
     sigreg: float = 0.09  # weight
-    projections: int = 1024
+    projections: int = 1024  # random directions along which SIGReg looks
     pooled: bool = False  # the sample of SIGReg is every frame of the batch, not one frame of every window
     alignment: float = 0.0  # of neighbours in time; not in the published model, nor is
     inverse: float = 0.0  # of an action head; 0 trains without one
@@ -34,15 +35,18 @@ class LeWMLoss(nn.Module):
         self.sigreg = SIGReg(config.projections)
         self.inverse = ActionHead(model) if config.inverse else None
 
-    def forward(self, model: JepaWorldModel, pixels: Tensor, actions: Tensor) -> dict[str, Tensor]:
-        """Pixels uint8 [B, T+1, S, S, 3], normalised actions [B, T, A]. The entry "loss" is what to minimise."""
-        embeddings = model.embed(pixels)
-        prediction = model.prediction_error(embeddings, actions)
+    def forward(self, model: JepaWorldModel, batch: Batch) -> dict[str, Tensor]:
+        """Of windows of pixels; the entry "loss" is what to minimise."""
+        embeddings = model.embed(batch.frames)
+        prediction = model.prediction_error(embeddings, batch.actions)
         sigreg = self.sigreg(batch_samples(embeddings, pooled=self.config.pooled))
         weighed = {"sigreg": (self.config.sigreg, sigreg)}
         if self.config.alignment:
             weighed["alignment"] = (self.config.alignment, F.mse_loss(embeddings[:, :-1], embeddings[:, 1:]))
         if self.inverse is not None:
-            weighed["inverse"] = (self.config.inverse, self.inverse(embeddings, actions))
+            weighed["inverse"] = (self.config.inverse, self.inverse(embeddings, batch.actions))
         loss = prediction + sum(weight * value for weight, value in weighed.values())
         return {"loss": loss, "prediction": prediction} | {name: value for name, (_, value) in weighed.items()}
+
+
+KIND = Kind(PRESETS, JepaConfig, JepaWorldModel, LeWMLossConfig, LeWMLoss)

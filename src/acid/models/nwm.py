@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from acid.errors import ShapeError
 from acid.models import compact
 from acid.models.compact import CompactConfig, CompactTokenizer
+from acid.models.contract import Batch, FrozenEncoderModel, Kind
 from acid.nn.embeddings import TimeEmbedding, sinusoidal
 from acid.nn.fsq import FSQ
 from acid.nn.unmasking import Unmasking, gumbel, random_mask, unmask
@@ -279,7 +280,7 @@ class TokenDynamics(nn.Module):
         return torch.stack(imagined, 2)
 
 
-class NavigationWorldModel(nn.Module):
+class NavigationWorldModel(FrozenEncoderModel):
     """`encode`, `rollout` and `decode` for planning, `dynamics` for training on tokens.
 
     The latent of a frame is its tokenizer's codes [P, D]; an observation of T frames has the latent [B, T, P, D].
@@ -288,12 +289,9 @@ class NavigationWorldModel(nn.Module):
     """
 
     def __init__(self, config: NWMConfig, scaler: ActionScaler, tokenizer: CompactTokenizer | None = None) -> None:
-        super().__init__()
-        if scaler.size != config.action_size:
-            raise ShapeError(f"the model takes actions of size {config.action_size}, the scaler makes {scaler.size}")
+        super().__init__(config, scaler)
         self.tokenizer = (tokenizer or CompactTokenizer(config.tokenizer)).eval().requires_grad_(False)
         self.config = replace(config, tokenizer=self.tokenizer.config)
-        self.scaler = scaler
         self.unmasking = config.unmasking
         quantiser = self.quantiser
         self.dynamics = TokenDynamics(
@@ -302,8 +300,15 @@ class NavigationWorldModel(nn.Module):
 
     @property
     def observation_size(self) -> int:
-        """Pixels along each side of an image."""
         return self.config.tokenizer.image_size
+
+    @property
+    def context(self) -> int:
+        return self.config.context
+
+    @property
+    def encoder_fingerprint(self) -> str:
+        return self.tokenizer.fingerprint
 
     @property
     def quantiser(self) -> FSQ:
@@ -377,24 +382,36 @@ class NWMLoss(nn.Module):
         super().__init__()
         self.config = config
 
-    def forward(self, model: NavigationWorldModel, latents: Tensor, actions: Tensor) -> dict[str, Tensor]:
-        """Encoded frames [B, T+1, P, D] of any precision, the last to be predicted, and normalised actions [B, T, A].
+    def forward(self, model: NavigationWorldModel, batch: Batch) -> dict[str, Tensor]:
+        """Of windows of latents, the last frame of which is to be predicted.
 
         "loss" is what to minimise, in nats a token; "accuracy" is the share of hidden tokens that are right.
         """
         dynamics = model.dynamics
-        frames = model.to_tokens(latents)
+        frames = model.to_tokens(batch.frames)
         context, target = frames[:, :-1], frames[:, -1]
         rows, places = target.shape[:2]
         forgotten = torch.rand(context.shape[:3]) < self.config.history_mask * torch.rand(rows, 1, 1)
         hidden = random_mask(rows, places, full=self.config.full_mask).to(target.device)
         memories = dynamics.remember(context, forgotten.to(target.device))
-        logits = dynamics(target, hidden, dynamics.condition(actions[:, -1]), dynamics.aged(memories))
+        logits = dynamics(target, hidden, dynamics.condition(batch.actions[:, -1]), dynamics.aged(memories))
         parts = logits[hidden].float().split(list(dynamics.sizes), -1)
         wanted = target[hidden].unbind(-1)
         loss = torch.stack([F.cross_entropy(part, right) for part, right in zip(parts, wanted, strict=True)]).sum()
         right = torch.stack([part.argmax(-1) == want for part, want in zip(parts, wanted, strict=True)]).all(0)
         return {"loss": loss, "accuracy": right.float().mean()}
+
+
+KIND = Kind(
+    PRESETS,
+    NWMConfig,
+    NavigationWorldModel,
+    NWMLossConfig,
+    NWMLoss,
+    stream="latents",
+    actions="displacements",
+    parts=("tokenizer", "model", "verifier"),
+)
 
 
 def _heads(x: Tensor, heads: int) -> Tensor:

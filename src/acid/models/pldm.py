@@ -8,7 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acid.models.action_head import ActionHead
-from acid.models.jepa import JepaWorldModel, batch_samples
+from acid.models.contract import Batch, Kind
+from acid.models.jepa import PRESETS, JepaConfig, JepaWorldModel, batch_samples
 
 EPSILON = 1e-4  # keeps the gradient of a standard deviation finite
 
@@ -38,9 +39,9 @@ class PLDMLoss(nn.Module):
         self.config = config
         self.inverse = ActionHead(model) if config.inverse else None
 
-    def forward(self, model: JepaWorldModel, pixels: Tensor, actions: Tensor) -> dict[str, Tensor]:
-        """Pixels uint8 [B, T+1, S, S, 3], normalised actions [B, T, A]. The entry "loss" is what to minimise."""
-        embeddings = model.embed(pixels)
+    def forward(self, model: JepaWorldModel, batch: Batch) -> dict[str, Tensor]:
+        """Of windows of pixels; the entry "loss" is what to minimise."""
+        embeddings = model.embed(batch.frames)
         samples = batch_samples(embeddings, pooled=self.config.pooled)
         across, along = samples - samples.mean(1, keepdim=True), embeddings - embeddings.mean(0)  # the batch, and time
         weighed = {
@@ -51,8 +52,8 @@ class PLDMLoss(nn.Module):
             "alignment": (self.config.alignment, F.mse_loss(embeddings[:, :-1], embeddings[:, 1:])),
         }
         if self.inverse is not None:
-            weighed["inverse"] = (self.config.inverse, self.inverse(embeddings, actions))
-        prediction = model.prediction_error(embeddings, actions)
+            weighed["inverse"] = (self.config.inverse, self.inverse(embeddings, batch.actions))
+        prediction = model.prediction_error(embeddings, batch.actions)
         loss = prediction + sum(weight * value for weight, value in weighed.values() if weight)
         return {"loss": loss, "prediction": prediction} | {name: value for name, (_, value) in weighed.items()}
 
@@ -68,3 +69,6 @@ def shared_variance(samples: Tensor) -> Tensor:
     covariance = samples.transpose(1, 2) @ samples / (samples.shape[1] - 1)
     total = covariance.square().sum((1, 2)) - covariance.diagonal(dim1=1, dim2=2).square().sum(1)
     return (total / (channels**2 - channels)).mean()
+
+
+KIND = Kind(PRESETS, JepaConfig, JepaWorldModel, PLDMLossConfig, PLDMLoss)

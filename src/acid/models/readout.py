@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from acid.errors import ShapeError
-from acid.models.inspection import InspectionModel
+from acid.models.stored import StoredNetwork
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ReadoutConfig:
     depth: int = 2  # hidden layers
 
 
-class Readout(InspectionModel):
+class Readout(StoredNetwork):
     """Latents [..., P, D] to points [..., n, 3] in no particular order."""
 
     kind: ClassVar[str] = "readout"

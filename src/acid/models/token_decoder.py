@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acid.errors import ShapeError
-from acid.models.inspection import InspectionModel
+from acid.models.stored import StoredNetwork
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def lite(latent_size: int, grid: int) -> TokenDecoderConfig:
 PRESETS = {"paper": paper, "lite": lite}
 
 
-class TokenDecoder(InspectionModel):
+class TokenDecoder(StoredNetwork):
     """Latents [..., P, D] to images [..., S, S, 3] with values in 0..1; S is the grid's side, doubled by each layer."""
 
     kind: ClassVar[str] = "token-decoder"

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from acid import checkpoint
+from acid.device import resolve_device
 from acid.errors import CheckpointError
 from acid.loop import Progress
 from acid.nn.prefix_suffix import TransformerSize
@@ -92,7 +93,7 @@ class FlowModel(nn.Module):
         )
 
     @classmethod
-    def load(cls, folder: str | Path) -> Self:
+    def load(cls, folder: str | Path, *, device: str | torch.device = "cpu") -> Self:
         """The model as it was saved, ready for inference."""
         stored = checkpoint.load(folder, cls.kind)
         if stored.scaler is None:
@@ -103,4 +104,4 @@ class FlowModel(nn.Module):
         checkpoint.load_state(model, stored)
         if "report" in stored.metadata:
             model.report = checkpoint.config_from(FlowReport, stored.metadata["report"])
-        return model.ready()
+        return model.ready().to(resolve_device(str(device)))

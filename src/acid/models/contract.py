@@ -1,0 +1,87 @@
+"""What a world model is here: the class that it extends, the batch that it learns from, the value that registers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from acid.errors import ShapeError
+from acid.types import ActionScaler
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B windows of T steps."""
+
+    frames: Tensor  # pixels uint8 [B, T+1, S, S, 3], or latents [B, T+1, P, D] of a frozen encoder
+    actions: Tensor  # normalised [B, T, A]
+
+
+class LearnedWorldModel(nn.Module):
+    """A network to plan with. Its `config` has at least `action_size` (A) and `history` (T frames that it looks at)."""
+
+    def __init__(self, config: Any, scaler: ActionScaler) -> None:
+        super().__init__()
+        if scaler.size != config.action_size:
+            raise ShapeError(f"the model takes actions of size {config.action_size}, the scaler makes {scaler.size}")
+        self.config = config
+        self.scaler = scaler
+
+    @property
+    def observation_size(self) -> int:
+        """Pixels along each side of an image."""
+        raise NotImplementedError
+
+    @property
+    def context(self) -> int:
+        """Frames of an observation; with more than one, observations are [B, T, S, S, 3]."""
+        return 1
+
+    def encode(self, observation: Tensor) -> Tensor:
+        """uint8 pixels [B, S, S, 3] to latents [B, P, D]."""
+        raise NotImplementedError
+
+    def rollout(self, latent: Tensor, actions: Tensor) -> Tensor:
+        """Latents [B, P, D] and normalised actions [B, N, H, A] to imagined latents [B, N, H, P, D]."""
+        raise NotImplementedError
+
+    def fake_input(self, batch: int = 2, *, candidates: int = 3, horizon: int = 5) -> tuple[Tensor, Tensor, Tensor]:
+        """Noise of the right shapes, the same every time: an observation [B, (T,) S, S, 3], a goal [B, S, S, 3] and
+        actions [B, N, H, A], on the model's device."""
+        device, random = next(self.parameters()).device, torch.Generator().manual_seed(0)
+        image = (self.observation_size, self.observation_size, 3)
+        frames = torch.randint(256, (batch, self.context + 1, *image), dtype=torch.uint8, generator=random).to(device)
+        actions = torch.randn(batch, candidates, horizon, self.scaler.size, generator=random).to(device)
+        observation = frames[:, 0] if self.context == 1 else frames[:, :-1]
+        return observation, frames[:, -1], actions
+
+
+class FrozenEncoderModel(LearnedWorldModel):
+    """A world model whose encoder is not trained with it, so that every frame is encoded once and kept on disk."""
+
+    @property
+    def encoder_fingerprint(self) -> str:
+        """Changes with anything that changes what `encode` gives, and with nothing else."""
+        raise NotImplementedError
+
+    def fit_encoder(self, frames: Callable[[int], Tensor]) -> None:
+        """Fit whatever encoding needs, before anything is encoded; `frames(n)` gives at most n training frames."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of world model, as its file exports it."""
+
+    presets: Mapping[str, Callable[[int], Any]]  # scale to network configuration, given the action size
+    config: type
+    model: type[LearnedWorldModel]  # model(config, scaler)
+    loss_config: type
+    loss: type[nn.Module]  # loss(loss_config, model), then loss(model, batch) to {"loss": ..., more numbers}
+    stream: Literal["pixels", "latents"] = "pixels"  # which windows it is trained on; latents need a FrozenEncoderModel
+    actions: Literal["recorded", "displacements"] = "recorded"  # the column `action`, or the steps between poses
+    is_map: bool = False  # the P tokens of a frame lie in a square, rather than being one vector
+    parts: tuple[str, ...] = ("model", "verifier", "policy", "decoder", "readout")  # of a cell, in order of training
