@@ -117,6 +117,16 @@ class Problem:
         """The current latent [B, P, D]: the last context frame."""
         return self.start if self.start.dim() == 3 else self.start[:, -1]
 
+    def check(self) -> None:
+        """A ShapeError if start and goal do not fit each other, or hold NaN or infinity."""
+        if self.start.dim() not in (3, 4) or self.now.shape != self.goal.shape or not self.size:
+            raise ShapeError(
+                "a problem needs start latents [B, P, D] or [B, T, P, D] and goal latents [B, P, D] of the same sizes, "
+                f"got start {list(self.start.shape)} and goal {list(self.goal.shape)}"
+            )
+        check_finite("start latent", self.start)
+        check_finite("goal latent", self.goal)
+
     def to(self, device: torch.device | None) -> Problem:
         """The same problems on a device; None leaves them where they are."""
         return self if device is None else Problem(self.start.to(device), self.goal.to(device))

@@ -9,7 +9,9 @@ from planning_toys import ACTION, HORIZON, SEARCHES, Integrator, Verifier, plann
 
 from acid.errors import PlanningError
 from acid.planning import CEM, ICEM, MPPI, Cost, Custom, GoalDistance, Gradient, Rows, Shooting, acid_cost, goal_cost
+from acid.planning.finite import FiniteCheck
 from acid.planning.noise import Streams, colour
+from acid.planning.timing import Stopwatch
 from acid.types import ActionScaler, Problem
 
 EARLY_STOPPING = {
@@ -116,6 +118,24 @@ def test_no_finite_candidate_is_an_error_that_names_term_problem_and_iteration(s
         PlanningError, match=r"no candidate of problem 1 .* iteration 0: term 'mine' is NaN or infinite"
     ):
         planner(search, cost=cost).solve(batch)
+
+
+@every_search
+def test_the_same_error_comes_after_the_search_where_looking_in_every_iteration_would_mean_waiting(search):
+    def broken(trajectory, goal):
+        return trajectory.actions.sum((-2, -1)).where(goal[:, :1, 0] < 5, math.nan)
+
+    batch = problem()
+    batch.goal[1] = 7.0
+    make = planner(search, cost=Cost([GoalDistance(), Custom(broken, "mine")]))
+    with pytest.raises(PlanningError) as at_once:
+        make.solve(batch)
+    objective, mean, streams = make.prepare(batch, 0, None, Stopwatch())
+    deferred = replace(objective, finite=FiniteCheck(deferred=True))
+    search.run(deferred, mean, streams)
+    with pytest.raises(PlanningError) as later:
+        deferred.finite.finish()
+    assert str(later.value) == str(at_once.value)
 
 
 def test_the_failing_iteration_is_counted():

@@ -24,9 +24,10 @@ class _Record:
 
 
 class FiniteCheck:
-    """Looks at once on the CPU. On other devices that would mean waiting, so it happens once, after the search."""
+    """Looks in every iteration or, if deferred, once after the search: on a GPU looking means waiting for it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, deferred: bool) -> None:
+        self._deferred = deferred
         self._records: list[_Record] = []
 
     @torch.no_grad()
@@ -34,7 +35,7 @@ class FiniteCheck:
         hopeless = evaluation.total.isinf().all(1)
         broken = {name: (~values.isfinite()).sum(1) for name, values in evaluation.terms.items()}
         self._records.append(_Record(iteration, rows.numbers, evaluation.total.shape[1], hopeless, broken))
-        if hopeless.device.type == "cpu":
+        if not self._deferred:
             self.finish()
 
     def finish(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -24,7 +24,7 @@ class Objective:
     cost: Cost
     space: Space
     imagination: Imagination
-    finite: FiniteCheck = field(default_factory=FiniteCheck)
+    finite: FiniteCheck
 
     def __call__(self, candidates: Tensor, *, rows: Rows, iteration: int) -> Evaluation:
         """Costs of candidates [R, N, V, d] for the problems `rows`; a PlanningError if one has no finite cost."""

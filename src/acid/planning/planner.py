@@ -12,6 +12,7 @@ from acid.device import device_of
 from acid.errors import PlanningError, ShapeError, did_you_mean
 from acid.planning.bounds import Bounds, Limit
 from acid.planning.costs import Cost
+from acid.planning.finite import FiniteCheck
 from acid.planning.imagination import Imagination, takes_seeds
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
@@ -104,9 +105,8 @@ class Planner:
     def prepare(
         self, problem: Problem, seed: int | Sequence[int], initial: Tensor | None, stopwatch: Stopwatch
     ) -> tuple[Objective, Tensor, Streams]:
-        """What `Search.run` is given for these problems: the objective, the initial mean and the random streams."""
+        """What `Search.run` is given for checked problems: the objective, the initial mean and the random streams."""
         problem = problem.to(device_of(self.model))
-        _check_problem(problem)
         mean = self._initial_mean(problem, initial)
         streams = Streams.of(seed, problem.size, mean.device if self.noise == "device" else "cpu")
         imagination = Imagination(
@@ -119,12 +119,18 @@ class Planner:
             stopwatch=stopwatch,
         )
         limits = None if self.bounds is None else self.bounds.normalised(mean)
-        space = Space(self.parametrisation, self.horizon, limits)
-        return Objective(cost=self.cost, space=space, imagination=imagination), mean, streams
+        objective = Objective(
+            cost=self.cost,
+            space=Space(self.parametrisation, self.horizon, limits),
+            imagination=imagination,
+            finite=FiniteCheck(deferred=mean.device.type != "cpu"),
+        )
+        return objective, mean, streams
 
     @torch.no_grad()
     def _solve(self, problem: Problem, seed: int | Sequence[int], initial: Tensor | None, stopwatch: Stopwatch) -> Plan:
         with stopwatch.measure("total"):
+            problem.check()
             objective, mean, streams = self.prepare(problem, seed, initial, stopwatch)
             outcome = self.search.run(objective, mean, streams)
             objective.finite.finish()
@@ -191,13 +197,3 @@ def _action_size(scaler: ActionScaler | None, action_size: int | None) -> int:
     assert size is not None  # for the type checker: both None was refused above
     check_counts(action_size=size)
     return size
-
-
-def _check_problem(problem: Problem) -> None:
-    if problem.start.dim() not in (3, 4) or problem.now.shape != problem.goal.shape or not problem.size:
-        raise ShapeError(
-            "a problem needs start latents [B, P, D] or [B, T, P, D] and goal latents [B, P, D] of the same sizes, "
-            f"got start {list(problem.start.shape)} and goal {list(problem.goal.shape)}"
-        )
-    check_finite("start latent", problem.start)
-    check_finite("goal latent", problem.goal)

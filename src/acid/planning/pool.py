@@ -58,6 +58,7 @@ def draw_pool(
     search = planner.search
     if not isinstance(search, CEM):
         raise PlanningError(f"a pool is what CEM draws in its first iteration, but the search is {search}")
+    problem.check()
     objective, mean, streams = planner.prepare(problem, seed, initial, Stopwatch())
     rows = Rows.all(len(mean))
     candidates = search.draw(objective, Gaussian.around(mean, search.std_init), rows, streams)
