@@ -18,12 +18,13 @@ from acid.planning import (
     Cost,
     Custom,
     GoalDistance,
+    VerifierView,
     acid_cost,
     goal_cost,
 )
 from acid.planning.costs import spread
 from acid.planning.search import lowest
-from acid.types import Trajectory
+from acid.types import ActionScaler, Trajectory
 
 
 def trajectory(problems=2, candidates=5, horizon=3, seed=0) -> Trajectory:
@@ -92,6 +93,55 @@ def test_spread_is_torch_std_and_exactly_zero_for_equal_costs():
     assert torch.equal(spread(values[:, :1], everything[:, :1]), torch.zeros(3))
 
 
+def plain_spread(values, usable):
+    """The standard deviation without any scaling: right as long as no square under- or overflows."""
+    offset = (values - values.masked_fill(~usable, torch.inf).amin(1, keepdim=True)).masked_fill(~usable, 0.0)
+    count = usable.sum(1)
+    mean = offset.sum(1) / count.clamp(min=1)
+    squares = (offset - mean[:, None]).masked_fill(~usable, 0.0).square().sum(1)
+    return (squares / (count - 1).clamp(min=1)).sqrt()
+
+
+def some_costs(seed, dtype, scale=1.0, shift=0.0, count=300):
+    generator = torch.Generator().manual_seed(seed)
+    values = scale * torch.randn(3, count, generator=generator, dtype=dtype) + shift
+    return values, torch.rand(3, count, generator=generator) < 0.9
+
+
+dtypes = st.sampled_from([torch.float32, torch.float64])
+
+
+@settings(max_examples=100, deadline=None)
+@given(seed=st.integers(0, 10_000), dtype=dtypes, magnitude=st.floats(-6, 6), shift=shifts, count=st.integers(1, 300))
+def test_scaling_inside_the_spread_changes_no_bit_at_ordinary_magnitudes(seed, dtype, magnitude, shift, count):
+    values, usable = some_costs(seed, dtype, 10**magnitude, shift, count)
+    assert torch.equal(spread(values, usable), plain_spread(values, usable))
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10_000), dtype=dtypes, power=st.integers(-100, 120))
+def test_the_spread_scales_with_the_costs_bit_for_bit(seed, dtype, power):
+    values, usable = some_costs(seed, dtype)
+    assert torch.equal(spread(values * 2.0**power, usable), spread(values, usable) * 2.0**power)
+
+
+@pytest.mark.parametrize("scale", [1e-35, 1e-24, 1e20, 1e37])
+def test_costs_of_any_magnitude_keep_their_adaptive_weight(scale):
+    values, usable = some_costs(0, torch.float32)
+    for big in (values * scale, values.abs() * scale):
+        factors = Adaptive(0.5)(spread(big, usable), torch.full((3,), scale))
+        for row, mask, factor in zip(big.double(), usable, factors, strict=True):
+            torch.testing.assert_close(factor, (0.5 * scale / row[mask].std()).float())
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10_000), power=st.integers(-80, 80), which=st.booleans())
+def test_elites_do_not_change_when_either_cost_is_scaled_beyond_where_squares_fit(seed, power, which):
+    goal, other = some_costs(seed, torch.float32)[0], some_costs(seed + 1, torch.float32)[0]
+    changed = (goal * 2.0**power, other) if which else (goal, other * 2.0**power)
+    assert torch.equal(elites_of(goal, other, 0.3), elites_of(*changed, 0.3))
+
+
 @pytest.mark.parametrize("tiny", [0.0, 1e-44])
 def test_no_spread_means_weight_zero(tiny):
     goal = torch.randn(1, 6)
@@ -147,6 +197,82 @@ def test_consistency_is_the_mean_of_its_steps_and_vanishes_for_a_true_verifier()
     term, imagined = ActionConsistency(Verifier()), trajectory()
     assert term.per_step(imagined).shape == (2, 5, 3)
     torch.testing.assert_close(term(imagined, torch.zeros(2, 2, 2)), term.per_step(imagined).mean(-1))
+
+
+def test_any_term_may_tell_its_steps():
+    class Effort:
+        name, weight = "effort", Constant(0.0)  # even one that plays no part in the search
+
+        def per_step(self, trajectory):
+            evaluated.append(trajectory.actions.shape[1])
+            return trajectory.actions.square().sum(-1)
+
+        def __call__(self, trajectory, goal):
+            return self.per_step(trajectory).mean(-1)
+
+    evaluated = []
+    cost = Cost([GoalDistance(), Effort(), ActionConsistency(Verifier())])
+    plan = planner(SEARCHES["cem"], cost=cost).solve(problem())
+    assert evaluated == [1]
+    assert list(plan.per_step) == ["effort", "consistency"]
+    torch.testing.assert_close(plan.per_step["effort"], plan.actions.square().sum(-1))
+    torch.testing.assert_close(plan.costs["effort"], plan.per_step["effort"].mean(-1))
+    assert plan.consistency is plan.per_step["effort"]
+
+
+def test_steps_of_the_wrong_shape_are_named():
+    class Flat(ActionNorm):
+        def per_step(self, trajectory):
+            return trajectory.actions.sum((-2, -1))
+
+    with pytest.raises(ShapeError, match=r"`per_step` of cost term 'action_norm' .* \[3, 1, 4\], got \[3, 1\]"):
+        planner(SEARCHES["cem"], cost=Cost([GoalDistance(), Flat()])).solve(problem())
+
+
+def test_a_view_shows_the_verifier_features_and_units_of_its_own():
+    imagined = trajectory()
+    plain = ActionConsistency(Verifier())
+    halved = Trajectory(imagined.latents / 2, imagined.actions / 3)
+    view = VerifierView(Verifier(), features=lambda z: 2 * z, units=lambda a: 3 * a)
+    term = ActionConsistency(view)
+    assert term.view is view
+    torch.testing.assert_close(view.asked(halved), imagined.actions)
+    torch.testing.assert_close(view.inferred(halved), plain.view.inferred(imagined))
+    torch.testing.assert_close(term.differences(halved), plain.differences(imagined))
+    torch.testing.assert_close(term.per_step(halved), plain.differences(imagined).square().sum(-1))
+    assert acid_cost(view).terms[1] == ActionConsistency(view)
+
+
+SCALER = ActionScaler((0.1, 0.2), (1.0, 2.0), frameskip=1)
+BLOCK = ActionScaler((0.1,), (1.0,), frameskip=2)
+
+
+@pytest.mark.parametrize(
+    ("own", "of_the_planner", "agree"),
+    [
+        (SCALER, SCALER, True),
+        (ActionScaler((0.1 + 1e-7, 0.2), (1.0, 2.0 - 1e-7)), SCALER, True),  # as stored in single precision
+        (ActionScaler((0.1, 0.2), (1.0, 2.1)), SCALER, False),
+        (ActionScaler((0.2, 0.2), (1.0, 2.0)), SCALER, False),
+        (ActionScaler((0.1,), (1.0,)), SCALER, False),
+        (ActionScaler((0.1, 0.1), (1.0, 1.0)), BLOCK, True),  # the block as one action of twice the numbers
+        (BLOCK, SCALER, False),
+    ],
+)
+def test_a_verifier_of_other_action_statistics_is_refused(own, of_the_planner, agree):
+    class Fitted(Verifier):
+        scaler = own
+
+    def make(verifier):
+        return planner(SEARCHES["cem"], cost=acid_cost(verifier), scaler=of_the_planner)
+
+    if agree:
+        make(Fitted())
+    else:
+        with pytest.raises(PlanningError, match=r"verifier was fitted with other action statistics .*VerifierView"):
+            make(Fitted())
+    make(VerifierView(Fitted(), units=lambda actions: actions))  # converts, so it may differ
+    planner(SEARCHES["cem"], cost=acid_cost(Fitted()))  # no scaler to compare with
 
 
 def test_along_a_path_errors_that_cancel_count_less_than_errors_that_add_up():

@@ -10,17 +10,16 @@ from torch import Tensor
 from acid.errors import PlanningError, ShapeError
 from acid.planning import (
     CEM,
-    ActionConsistency,
     Adaptive,
     Arc,
     Controller,
     Cost,
     Custom,
     DecodedDistance,
+    Free,
     GoalDistance,
     Planner,
     StraightLine,
-    VerifierView,
     acid_cost,
     derive_seed,
     draw_pool,
@@ -209,12 +208,27 @@ def test_pictures_are_compared_problem_by_problem() -> None:
     torch.testing.assert_close(3 * pictures, pool.evaluate(goal_cost()).total)
 
 
-def test_consistency_of_features_in_the_verifiers_own_units() -> None:
-    trajectory = Trajectory(torch.randn(2, 5, HORIZON + 1, 2, 2), torch.randn(2, 5, HORIZON, ACTION))
-    plain = ActionConsistency(Verifier()).per_step(trajectory)
-    halved = Trajectory(trajectory.latents / 2, trajectory.actions / 3)
-    same = ActionConsistency(VerifierView(Verifier(), lambda z: 2 * z, lambda a: 3 * a)).per_step(halved)
-    torch.testing.assert_close(same, plain)
+def test_without_a_parametrisation_every_number_is_free() -> None:
+    make = planner(SEARCH)
+    assert make.parametrisation == Free(ACTION)
+    variables = torch.randn(2, HORIZON, ACTION)
+    assert make.parametrisation(variables, HORIZON) is variables
+    given = StraightLine()
+    assert drive(given).parametrisation is given
+
+
+@pytest.mark.parametrize("repeats", [1, 3])
+def test_a_stochastic_model_is_always_given_its_seeds(repeats: int) -> None:
+    class Listening(Unicycle):
+        def rollout(self, latent, actions, *, seeds=None):
+            heard.append(seeds)
+            return super().rollout(latent, actions)
+
+    heard: list[list[int]] = []
+    search = CEM(samples=4, iterations=2, elites=2)
+    Planner(Listening(), goal_cost(), search, horizon=8, repeats=repeats).solve(poses(2), seed=[7, 8])
+    passes = [(iteration, repeat) for iteration in (0, 1, 0) for repeat in range(repeats)]  # the last: its description
+    assert heard == [[derive_seed(seed, *path) for seed in (7, 8)] for path in passes]
 
 
 def test_what_does_not_go_together_is_refused() -> None:
@@ -224,6 +238,8 @@ def test_what_does_not_go_together_is_refused() -> None:
         drive(StraightLine()).solve(poses(), initial=torch.zeros(3, 8, 3))
     with pytest.raises(PlanningError, match="repeats must be at least 1, got 0"):
         drive(StraightLine(), repeats=0)
+    with pytest.raises(PlanningError, match="repeats is 2, but the rollout of Integrator takes no `seeds`"):
+        planner(SEARCH, repeats=2)
     with pytest.raises(PlanningError, match="std of a parametrisation must be positive"):
         StraightLine(std=(0.1, 0.0, 0.1))
     with pytest.raises(PlanningError, match="the scaler's have 2 numbers"):

@@ -37,16 +37,25 @@ def test_a_plan_is_described_completely():
     torch.testing.assert_close(plan.imagined[:, 1:], Integrator().rollout(problem().start, plan.actions[:, None])[:, 0])
     by_hand = (plan.actions - verifier.infer(plan.imagined[:, :-1], plan.imagined[:, 1:])).square().sum(-1)
     torch.testing.assert_close(plan.consistency, by_hand)
+    assert plan.consistency is plan.per_step["consistency"]
     torch.testing.assert_close(plan.costs["consistency"], by_hand.mean(-1))
     torch.testing.assert_close(plan.costs["goal"], (plan.imagined[:, -1] - problem().goal).square().sum((1, 2)))
     assert set(plan.seconds) == {"encode", "rollout", "goal", "consistency", "total"}
     assert plan.seconds["total"] >= sum(s for name, s in plan.seconds.items() if name != "total")
 
 
+def test_a_printed_plan_is_one_line_without_tensors():
+    plan = planner(SEARCH).plan(*observations())
+    costs = [f"{name} {float(values.mean()):.4g}" for name, values in plan.costs.items()]
+    start = f"Plan(3 × {HORIZON} actions of {ACTION} numbers; mean costs: {costs[0]}, {costs[1]}; "
+    assert str(plan) == repr(plan) == f"{start}{plan.seconds['total']:.2f} s)"
+
+
 def test_without_scaler_and_verifier_a_plan_says_so():
     plan = planner(SEARCH, cost=goal_cost()).solve(problem())
     assert plan.env_actions is None
     assert plan.consistency is None
+    assert plan.per_step == {}
 
 
 def test_the_models_own_scaler_is_the_default():
