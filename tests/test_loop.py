@@ -1,16 +1,18 @@
-"""The training loop: resuming to the exact step, schedule, averaging, metrics, bad losses."""
+"""The training loop: resuming to the exact step, schedule, averaging, metrics, bad losses and settings, Ctrl-C."""
 
 import json
+import signal
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from acid import loop
 from acid.errors import AcidError, CheckpointError
-from acid.loop import LoopConfig, TrainingError, learning_rate, train
+from acid.loop import LoopConfig, SettingError, TrainingError, cpu_seconds, learning_rate, train
 
 CONFIG = LoopConfig(steps=20, learning_rate=0.05, log_every=5, save_every=5, warmup=0.1)
 TRUTH = torch.tensor([[1.0], [-2.0], [0.5]])
@@ -18,7 +20,7 @@ TRUTH = torch.tensor([[1.0], [-2.0], [0.5]])
 
 def build():
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.2), nn.Linear(8, 1))
+    return nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Dropout(0.2), nn.Linear(8, 1))
 
 
 def stream(start):
@@ -59,6 +61,71 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path, ema):
     assert steps == [5, 10, 15, 20]
 
 
+@pytest.mark.parametrize("ema", [None, 0.9])
+def test_ctrl_c_waits_for_the_step_and_saves_it(tmp_path, ema):
+    config = replace(CONFIG, ema=ema, save_every=1000)
+    whole = fit(tmp_path / "whole", config)
+    module, random_state = build(), torch.get_rng_state()
+
+    def loss(batch):
+        if torch.initial_seed() == 7:  # that of step 7
+            signal.raise_signal(signal.SIGINT)
+        return {"loss": (module(batch[0]) - batch[1]).square().mean()}
+
+    with pytest.raises(KeyboardInterrupt):
+        train(module, loss, stream, config, tmp_path / "parts")
+    assert torch.equal(torch.get_rng_state(), random_state)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert torch.load(tmp_path / "parts" / "state.pt", weights_only=True)["step"] == 8
+    assert torch.equal(weights(fit(tmp_path / "parts", config)), weights(whole))
+
+
+def test_the_callers_random_numbers_go_on_as_if_nothing_had_happened():
+    module = build()
+    before = torch.get_rng_state()
+    with pytest.raises(TrainingError):
+        train(module, lambda batch: {"loss": module(batch[0]).mean() * float("inf")}, stream, CONFIG)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_time_of_all_sessions_is_added_up(tmp_path):
+    config = replace(CONFIG, log_every=20)
+    with pytest.raises(KeyboardInterrupt):
+        fit(tmp_path, config, stop_at=13, seen=[])
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    torch.save(state | {"cpu_seconds": 1000.0}, tmp_path / "state.pt")
+    fit(tmp_path, config)
+    assert 1000 <= cpu_seconds(tmp_path) < 1060
+    fit(tmp_path, config)  # a finished run takes no more
+    assert 1000 <= cpu_seconds(tmp_path) < 1060
+
+
+def test_batches_of_any_form_are_moved():
+    @dataclass(frozen=True)
+    class Pair:
+        x: Tensor
+        more: tuple[Tensor, None]
+
+    there = loop._moved({"pair": Pair(torch.zeros(2, 3), (torch.zeros(1), None)), "n": 3}, torch.device("meta"))
+    pair = there["pair"]
+    assert (pair.x.device.type, pair.more[0].device.type, pair.more[1], there["n"]) == ("meta", "meta", None, 3)
+
+
+def test_frozen_weights_are_not_saved_and_another_network_is_refused(tmp_path):
+    module = nn.ModuleDict({"frozen": nn.Linear(3, 3).requires_grad_(False), "free": nn.Linear(3, 1)})
+
+    def run(module):
+        return train(
+            module, lambda b: {"loss": (module["free"](b[0]) - b[1]).square().mean()}, stream, CONFIG, tmp_path
+        )
+
+    run(module)
+    assert set(torch.load(tmp_path / "state.pt", weights_only=True)["module"]) == {"free.weight", "free.bias"}
+    run(module)
+    with pytest.raises(CheckpointError, match="another network"):
+        run(nn.ModuleDict({"free": nn.Linear(3, 1), "more": nn.Linear(3, 1)}))
+
+
 def test_it_learns_and_ends_in_evaluation_mode(tmp_path):
     module = fit(None, replace(CONFIG, steps=300))
     x, y = next(stream(999))
@@ -68,7 +135,7 @@ def test_it_learns_and_ends_in_evaluation_mode(tmp_path):
 
 def test_the_average_lags_behind_the_weights():
     plain, averaged = fit(None), fit(None, replace(CONFIG, ema=0.999))
-    start = weights(build())
+    start = weights(fit(None, replace(CONFIG, steps=1, warmup=0, learning_rate=CONFIG.learning_rate / 2)))
     assert (weights(averaged) - start).norm() < 0.1 * (weights(plain) - start).norm()
 
 
@@ -82,11 +149,32 @@ def test_warm_up_then_cosine():
 
 def test_another_configuration_and_damaged_state_are_refused(tmp_path):
     fit(tmp_path)
-    with pytest.raises(CheckpointError, match="another configuration"):
+    with pytest.raises(CheckpointError, match=r"holds another run: its loop.steps is 20, not 30; choose another"):
         fit(tmp_path, replace(CONFIG, steps=30))
+    module = build()
+    with pytest.raises(CheckpointError, match=r"its data is None, not other"):
+        train(module, lambda batch: {}, stream, CONFIG, tmp_path, description={"data": "other"})
     (tmp_path / "state.pt").write_bytes(b"not a checkpoint")
     with pytest.raises(CheckpointError, match=r"state\.pt cannot be read"):
         fit(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        *[("steps", 0), ("steps", -3), ("batch_size", 0), ("learning_rate", 0.0), ("learning_rate", float("nan"))],
+        *[("weight_decay", -1.0), ("betas", (0.9, 1.0)), ("warmup", 1.5), ("clip", 0.0), ("seed", -1)],
+        *[("ema", 0.0), ("ema", 1.0), ("ema", float("nan")), ("precision", "half"), ("log_every", 0)],
+    ],
+)
+def test_settings_that_make_no_sense_are_named(setting, value):
+    with pytest.raises(SettingError, match=f"{setting} must be .*, got {setting}="):
+        LoopConfig(**{setting: value})
+
+
+def test_tensorboard_without_a_folder_is_refused():
+    with pytest.raises(SettingError, match="needs a folder"):
+        fit(None, replace(CONFIG, tensorboard=True))
 
 
 def test_a_loss_that_is_not_a_number_stops_training_and_names_the_step():

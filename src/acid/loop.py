@@ -6,19 +6,24 @@ ends with the same weights as one that was not.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
+import signal
+import threading
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from acid.errors import AcidError, CheckpointError
+from acid.errors import AcidError, CheckpointError, some
 
 Losses = Mapping[str, Tensor]
 Progress = Callable[[int, Mapping[str, float]], None]
@@ -28,6 +33,10 @@ METRICS_FILE = "metrics.jsonl"
 
 class TrainingError(AcidError, RuntimeError):
     """Training cannot go on, e.g. the loss is no longer a number."""
+
+
+class SettingError(AcidError, ValueError):
+    """A setting has a value that cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +51,26 @@ class LoopConfig:
     ema: float | None = None  # decay of a running average of the weights, which is then what training returns
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on GPUs, where it pays
     seed: int = 0
-    log_every: int = 50
-    save_every: int = 500
+    log_every: int = 50  # steps
+    save_every: int = 500  # steps
     tensorboard: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch_size", "log_every", "save_every"):
+            self.check(name, getattr(self, name) >= 1, "at least 1")
+        self.check("learning_rate", 0 < self.learning_rate < math.inf, "a positive number")
+        self.check("weight_decay", 0 <= self.weight_decay < math.inf, "0 or a positive number")
+        self.check("betas", all(0 <= beta < 1 for beta in self.betas), "from 0 up to but not including 1")
+        self.check("warmup", 0 <= self.warmup <= 1, "a share of the steps, from 0 to 1")
+        self.check("clip", self.clip > 0, "a positive number; inf does not clip")
+        self.check("ema", self.ema is None or 0 < self.ema < 1, "inside (0, 1), or None")
+        self.check("precision", self.precision in ("auto", "float32", "bfloat16"), "auto, float32 or bfloat16")
+        self.check("seed", self.seed >= 0, "0 or a positive number")
+
+    def check(self, name: str, holds: bool, wanted: str) -> None:
+        """A SettingError unless it holds (which nothing does for NaN)."""
+        if not holds:
+            raise SettingError(f"{name} must be {wanted}, got {name}={getattr(self, name)}")
 
 
 def learning_rate(step: int, config: LoopConfig) -> float:
@@ -63,54 +89,171 @@ def train(
     config: LoopConfig,
     folder: Path | None = None,
     *,
+    description: Mapping[str, Any] | None = None,
+    device: torch.device | None = None,
     progress: Progress | None = None,
 ) -> nn.Module:
     """Minimise `loss(batch)["loss"]` over the module's parameters; `batches(start)` yields batch start, start+1, …
 
-    With a folder, state and metrics are kept there and calling again continues where the last call stopped.
+    Module and batches (tensors, and dataclasses, tuples and mappings of them) are moved to the device, by default the
+    module's own. With a folder, state and metrics are kept there and calling again continues where the last call
+    stopped, also after Ctrl-C; a run of another configuration or another `description` (JSON values) is refused.
     """
-    device = next(module.parameters()).device
-    optimizer = torch.optim.AdamW(
-        _decay_groups(module, config.weight_decay), lr=config.learning_rate, betas=config.betas, fused=True
-    )
-    average = _copy_state(module) if config.ema else None
-    start = _resume(folder, module, optimizer, average, config)
-    metrics = _Metrics(folder, start, tensorboard=config.tensorboard) if folder else None
-    random_state = torch.get_rng_state()  # the loop seeds every step; the caller's stream goes on as if it had not
+    if config.tensorboard and folder is None:
+        raise SettingError("tensorboard=True needs a folder to write to, and there is none")
+    device = device or next(module.parameters()).device
+    run = _Run(module.to(device), config, folder, {"loop": asdict(config)} | dict(description or {}))
+    start = run.resume()
     autocast = torch.autocast(device.type, torch.bfloat16, enabled=_uses_bfloat16(config, device))
     module.train()
-    stream = batches(start)
-    for step in range(start, config.steps):
-        torch.manual_seed(_step_seed(config.seed, step))
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, config)
-        with autocast:
-            losses = loss(next(stream))
-        _check(losses, step)
-        optimizer.zero_grad(set_to_none=True)
-        losses["loss"].backward()
-        norm = nn.utils.clip_grad_norm_(module.parameters(), config.clip)
-        optimizer.step()
-        if average is not None and config.ema:
-            _update_average(average, module, config.ema)
-        done = step + 1
-        if done % config.log_every == 0 or done == config.steps:
-            values = _numbers(losses)
-            if metrics:
+    with (
+        torch.random.fork_rng([device] if device.type == "cuda" else []),  # the caller's random numbers go on untouched
+        _patient_interrupt() as interrupted,
+        _Metrics(folder, start, run.seconds, tensorboard=config.tensorboard) as metrics,
+        closing(batches(start)) as stream,
+    ):
+        for step in range(start, config.steps):
+            torch.manual_seed(_step_seed(config.seed, step))
+            batch = _moved(next(stream), device)
+            with autocast:
+                losses = loss(batch)
+            norm = run.update(step, losses)
+            done = step + 1
+            if done % config.log_every == 0 or done == config.steps:
+                values = _numbers(losses)
                 metrics.write(
                     done, values | {"gradient_norm": float(norm), "learning_rate": learning_rate(step, config)}
                 )
-            if progress:
-                progress(done, values)
-        if folder and (done % config.save_every == 0 or done == config.steps):
-            _save(folder, done, module, optimizer, average, config)
-    torch.set_rng_state(random_state)
-    if metrics:
-        metrics.close()
-    stream.close()
-    if average is not None:
-        module.load_state_dict(average)
-    return module.eval()
+                if progress:
+                    progress(done, values)
+            if done % config.save_every == 0 or done == config.steps or interrupted():
+                run.save(done, metrics.seconds)
+            if interrupted():
+                raise KeyboardInterrupt
+    return run.result()
+
+
+def cpu_seconds(folder: Path) -> int:
+    """CPU time that the finished run of a folder took, all its sessions together."""
+    return round(json.loads((folder / METRICS_FILE).read_text().splitlines()[-1])["cpu_seconds"])
+
+
+class _Run:
+    """What changes from step to step, and its copy on disk."""
+
+    def __init__(
+        self, module: nn.Module, config: LoopConfig, folder: Path | None, description: Mapping[str, Any]
+    ) -> None:
+        self.module, self.config, self.folder = module, config, folder
+        self.description = json.loads(json.dumps(description))  # as it will be read back
+        self.seconds = 0.0  # of CPU time before this session
+        self.optimizer = torch.optim.AdamW(
+            _decay_groups(module, config.weight_decay), lr=config.learning_rate, betas=config.betas, fused=True
+        )
+        self.average = None
+        if config.ema is not None:
+            self.average = AveragedModel(module, multi_avg_fn=get_ema_multi_avg_fn(config.ema), use_buffers=True)
+
+    def update(self, step: int, losses: Losses) -> Tensor:
+        """One step down the gradient, whose norm is returned."""
+        if not torch.isfinite(losses["loss"]):
+            raise TrainingError(
+                f"the loss is not finite at step {step} ({_numbers(losses)}); lower the learning rate or check the data"
+            )
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(step, self.config)
+        self.optimizer.zero_grad(set_to_none=True)
+        losses["loss"].backward()
+        norm = nn.utils.clip_grad_norm_(self.module.parameters(), self.config.clip)
+        self.optimizer.step()
+        if self.average is not None:
+            self.average.update_parameters(self.module)
+        return norm
+
+    def result(self) -> nn.Module:
+        """The trained module, its weights averaged if that was asked for."""
+        if self.average is not None:
+            self.module.load_state_dict(self.average.module.state_dict())
+        return self.module.eval()
+
+    def save(self, step: int, seconds: float) -> None:
+        if self.folder is None:
+            return
+        state = {
+            "step": step,
+            "cpu_seconds": seconds,
+            "description": json.dumps(self.description),
+            "module": _changing(self.module),
+            "optimizer": self.optimizer.state_dict(),
+            "average": None if self.average is None else _changing(self.average),
+        }
+        temporary = self.folder / (STATE_FILE + ".partial")
+        torch.save(state, temporary)
+        os.replace(temporary, self.folder / STATE_FILE)
+
+    def resume(self) -> int:
+        """Load the last saved state, if any; the step to go on from."""
+        if self.folder is None:
+            return 0
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / STATE_FILE
+        if not path.exists():
+            return 0
+        try:
+            state = torch.load(path, weights_only=True, map_location=next(self.module.parameters()).device)
+            stored = json.loads(state["description"])
+        except Exception as error:
+            raise CheckpointError(f"{path} cannot be read ({error}); remove it to start over") from error
+        if differences := _differences(stored, self.description):
+            raise CheckpointError(
+                f"{self.folder} holds another run: {some(differences)}; "
+                "choose another folder, or remove this one to start over"
+            )
+        if state["module"].keys() != _changing(self.module).keys():
+            raise CheckpointError(f"{path} belongs to another network; remove it to start over")
+        self.module.load_state_dict(state["module"], strict=False)  # what is frozen is not in it
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"], strict=False)
+        self.seconds = float(state["cpu_seconds"])
+        return int(state["step"])
+
+
+@contextmanager
+def _patient_interrupt() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C waits until the step under way can be saved; a second one does not. Tells whether it was pressed."""
+    pressed = threading.Event()
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield pressed.is_set
+        return
+
+    def press(number: int, frame: Any) -> None:
+        if pressed.is_set():
+            raise KeyboardInterrupt
+        pressed.set()
+
+    signal.signal(signal.SIGINT, press)
+    try:
+        yield pressed.is_set
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    """Tensors, and dataclasses, tuples and mappings of them, on a device; all else as it is."""
+    if isinstance(value, Tensor):
+        if device.type == "cuda" and value.device.type == "cpu":
+            return value.pin_memory().to(device, non_blocking=True)
+        return value.to(device)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: _moved(getattr(value, field.name), device) for field in dataclasses.fields(value)}
+        return dataclasses.replace(value, **fields)
+    if isinstance(value, tuple):
+        return tuple(_moved(part, device) for part in value)
+    if isinstance(value, Mapping):
+        return {name: _moved(part, device) for name, part in value.items()}
+    return value
 
 
 def _step_seed(seed: int, step: int) -> int:
@@ -134,101 +277,55 @@ def _numbers(losses: Losses) -> dict[str, float]:
     return {name: value.detach().item() for name, value in losses.items()}
 
 
-def _check(losses: Losses, step: int) -> None:
-    if not torch.isfinite(losses["loss"]):
-        raise TrainingError(
-            f"the loss is not finite at step {step} ({_numbers(losses)}); lower the learning rate or check the data"
-        )
+def _changing(module: nn.Module) -> dict[str, Tensor]:
+    """The state without frozen weights, which may be large and never change."""
+    frozen = {name for name, parameter in module.named_parameters() if not parameter.requires_grad}
+    return {name: value for name, value in module.state_dict().items() if name not in frozen}
 
 
-def _copy_state(module: nn.Module) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in module.state_dict().items()}
-
-
-@torch.no_grad()
-def _update_average(average: dict[str, Tensor], module: nn.Module, decay: float) -> None:
-    for name, value in module.state_dict().items():
-        if value.is_floating_point():
-            average[name].lerp_(value, 1 - decay)
-        else:
-            average[name].copy_(value)
-
-
-def _save(
-    folder: Path,
-    step: int,
-    module: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    average: dict[str, Tensor] | None,
-    config: LoopConfig,
-) -> None:
-    state = {
-        "step": step,
-        "config": json.dumps(asdict(config), sort_keys=True),
-        "module": module.state_dict(),
-        "optimizer": optimizer.state_dict(),
-        "average": average,
-    }
-    temporary = folder / (STATE_FILE + ".partial")
-    torch.save(state, temporary)
-    os.replace(temporary, folder / STATE_FILE)
-
-
-def _resume(
-    folder: Path | None,
-    module: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    average: dict[str, Tensor] | None,
-    config: LoopConfig,
-) -> int:
-    """Load the last saved state, if any; the step to go on from."""
-    if folder is None:
-        return 0
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / STATE_FILE
-    if not path.exists():
-        return 0
-    try:
-        state = torch.load(path, weights_only=True, map_location=next(module.parameters()).device)
-    except Exception as error:
-        raise CheckpointError(f"{path} cannot be read ({error}); remove it to start over") from error
-    wanted = json.dumps(asdict(config), sort_keys=True)
-    if state["config"] != wanted:
-        raise CheckpointError(
-            f"{path} belongs to a run with another configuration ({state['config']}); "
-            "choose another folder or remove it to start over"
-        )
-    module.load_state_dict(state["module"])
-    optimizer.load_state_dict(state["optimizer"])
-    if average is not None:
-        average.update(state["average"])
-    return int(state["step"])
+def _differences(stored: Any, wanted: Any, name: str = "") -> list[str]:
+    """What is set differently, by dotted names."""
+    if isinstance(stored, dict) and isinstance(wanted, dict):
+        names = sorted(stored.keys() | wanted.keys())
+        parts = [_differences(stored.get(n), wanted.get(n), f"{name}.{n}" if name else n) for n in names]
+        return [difference for part in parts for difference in part]
+    return [] if stored == wanted else [f"its {name} is {stored}, not {wanted}"]
 
 
 class _Metrics:
-    """JSONL, one line per logged step, and TensorBoard when asked for."""
+    """JSONL, one line per logged step, and TensorBoard when asked for; nothing without a folder."""
 
-    def __init__(self, folder: Path, start: int, *, tensorboard: bool) -> None:
-        path = folder / METRICS_FILE
-        kept = path.read_text().splitlines() if path.exists() else []
-        kept = [line for line in kept if line.endswith("}") and json.loads(line)["step"] <= start]
-        path.write_text("".join(line + "\n" for line in kept))
-        self._file = path.open("a")
-        self._board = _open_tensorboard(folder) if tensorboard else None
-        self._clock = time.process_time()
+    def __init__(self, folder: Path | None, start: int, seconds: float, *, tensorboard: bool) -> None:
+        self._file = self._board = None
+        self._clock = time.process_time() - seconds
+        if folder is not None:
+            path = folder / METRICS_FILE
+            kept = path.read_text().splitlines() if path.exists() else []
+            kept = [line for line in kept if line.endswith("}") and json.loads(line)["step"] <= start]
+            path.write_text("".join(line + "\n" for line in kept))
+            self._board = _open_tensorboard(folder) if tensorboard else None
+            self._file = path.open("a")
+
+    @property
+    def seconds(self) -> float:
+        """CPU time of the run so far."""
+        return time.process_time() - self._clock
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
-        seconds = time.process_time() - self._clock
-        self._file.write(json.dumps({"step": step, **values, "cpu_seconds": round(seconds, 2)}) + "\n")
-        self._file.flush()
+        if self._file:
+            self._file.write(json.dumps({"step": step, **values, "cpu_seconds": round(self.seconds, 2)}) + "\n")
+            self._file.flush()
         if self._board:
             for name, value in values.items():
                 self._board.add_scalar(name, value, step)
 
-    def close(self) -> None:
-        self._file.close()
-        if self._board:
-            self._board.close()
+    def __enter__(self) -> _Metrics:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for opened in (self._file, self._board):
+            if opened:
+                opened.close()
 
 
 def _open_tensorboard(folder: Path) -> Any:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from acid.errors import CheckpointError, ShapeError
+from acid.loop import SettingError
 from acid.types import ActionScaler, InverseDynamics
 from acid.verifier import FitConfig, FlowConfig, Policy, TransformerSize, Verifier
 
@@ -139,7 +140,9 @@ def test_an_interrupted_fit_continues_from_its_folder(tmp_path):
 
 
 def test_impossible_fits_are_named():
-    with pytest.raises(ShapeError, match="steps=0"):
+    with pytest.raises(SettingError, match="steps=0"):
         FitConfig(steps=0)
-    with pytest.raises(ShapeError, match=r"in \(0, 1\), got 1"):
+    with pytest.raises(SettingError, match=r"inside \(0, 1\), or None, got ema=nan"):
+        FitConfig(ema=float("nan"))
+    with pytest.raises(SettingError, match=r"held_out must be a share inside \(0, 1\), got held_out=1"):
         FitConfig(held_out=1.0)

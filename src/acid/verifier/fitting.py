@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from acid.errors import ShapeError
-from acid.loop import LoopConfig, Progress, train
+from acid.loop import LoopConfig
 from acid.types import ActionScaler
 from acid.verifier.flow import ActionFlow, flow_matching_loss
+from acid.verifier.report import FlowReport, measure
 from acid.verifier.transitions import Transitions
 
 
@@ -28,39 +28,42 @@ class FitConfig(LoopConfig):
     held_out: float = 0.1  # share of the episodes that the report is measured on
 
     def __post_init__(self) -> None:
-        if self.steps < 1 or self.batch_size < 1:
-            raise ShapeError(f"fitting needs at least one step and one row per batch, got {self}")
-        if not 0 < self.held_out < 1:
-            raise ShapeError(f"held_out is the share of the transitions to test on, in (0, 1), got {self.held_out}")
+        super().__post_init__()
+        self.check("held_out", 0 < self.held_out < 1, "a share inside (0, 1)")
 
 
 PAPER_FIT = FitConfig(steps=200_000, learning_rate=1e-4, warmup=0.005)  # the paper does not say how long it warms up
 LITE_FIT = FitConfig()
 
 
-def fit_flow(
-    flow: ActionFlow,
-    transitions: Transitions,
-    chosen: Tensor,
-    config: FitConfig,
-    *,
-    folder: Path | None = None,
-    progress: Progress | None = None,
-) -> None:
-    """Fit a flow in place to the `chosen` indices of transitions whose actions are normalised."""
-    flow.set_latent_statistics(transitions.latents[transitions.start[chosen]].float())
+@dataclass(frozen=True)
+class FlowFit:
+    """A flow and the transitions, with normalised actions, that it is fitted to and measured on."""
 
-    def loss(index: Tensor) -> dict[str, Tensor]:
-        return {"loss": flow_matching_loss(flow, *transitions.batch(index))}
+    flow: ActionFlow
+    transitions: Transitions
+    train: Tensor  # indices
+    held_out: Tensor  # indices
+    config: FitConfig
 
-    def batches(start: int) -> Generator[Tensor, None, None]:
+    def __post_init__(self) -> None:
+        shown = self.transitions.start[self.train]
+        self.flow.set_latent_statistics(self.transitions.latents[shown].float())
+
+    def loss(self, batch: tuple[Tensor, Tensor, Tensor, Tensor | None]) -> dict[str, Tensor]:
+        return {"loss": flow_matching_loss(self.flow, *batch)}
+
+    def batches(self, start: int) -> Generator[tuple[Tensor, Tensor, Tensor, Tensor | None], None, None]:
         step = start
         while True:
-            generator = torch.Generator().manual_seed(config.seed * 1_000_003 + step)
-            yield chosen[torch.randint(len(chosen), (config.batch_size,), generator=generator)]
+            generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + step)
+            rows = torch.randint(len(self.train), (self.config.batch_size,), generator=generator)
+            yield self.transitions.batch(self.train[rows])
             step += 1
 
-    train(flow, loss, batches, config, folder, progress=progress)
+    def report(self) -> FlowReport:
+        """How well the flow infers actions that it was not fitted to."""
+        return measure(self.flow, self.transitions, self.train, self.held_out, seed=self.config.seed)
 
 
 def fit_scaler(actions: Tensor) -> ActionScaler:

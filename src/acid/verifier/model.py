@@ -13,12 +13,12 @@ from torch import nn
 from acid import checkpoint
 from acid.device import resolve_device
 from acid.errors import CheckpointError
-from acid.loop import Progress
+from acid.loop import Progress, train
 from acid.nn.prefix_suffix import TransformerSize
 from acid.types import ActionScaler
-from acid.verifier.fitting import LITE_FIT, FitConfig, fit_flow, fit_scaler, normalise_rows
+from acid.verifier.fitting import LITE_FIT, FitConfig, FlowFit, fit_scaler, normalise_rows
 from acid.verifier.flow import LITE, ActionFlow, FlowConfig
-from acid.verifier.report import FlowReport, measure
+from acid.verifier.report import FlowReport
 from acid.verifier.transitions import Transitions
 
 
@@ -39,24 +39,51 @@ class FlowModel(nn.Module):
         cls,
         transitions: Transitions,
         *,
-        size: TransformerSize = LITE,
         training: FitConfig = LITE_FIT,
+        folder: Path | None = None,
+        device: torch.device | None = None,
+        progress: Progress | None = None,
+        **network: Any,
+    ) -> Self:
+        """Fit to transitions whose actions are in environment units; `.report` tells how well it went.
+
+        With a folder, an interrupted fit continues from there. All else is as in `prepare`.
+        """
+        model, fit = cls.prepare(transitions, training=training, **network)
+        description = {"network": asdict(model.config)}
+        train(
+            model.flow,
+            fit.loss,
+            fit.batches,
+            training,
+            folder,
+            description=description,
+            device=device,
+            progress=progress,
+        )
+        model.report = fit.report()
+        return model.ready()
+
+    @classmethod
+    def prepare(
+        cls,
+        transitions: Transitions,
+        *,
+        training: FitConfig,
+        size: TransformerSize = LITE,
         merge: bool = False,
         channels: tuple[int, ...] = (),
         euler_steps: int = 1,
         scaler: ActionScaler | None = None,
-        folder: Path | None = None,
-        progress: Progress | None = None,
-    ) -> Self:
-        """Fit to transitions whose actions are in environment units; `.report` tells how well it went.
+    ) -> tuple[Self, FlowFit]:
+        """A fresh model and what it will be fitted to, transitions whose actions are in environment units.
 
         Without a scaler, one is fitted: mean and standard deviation of each dimension over the training transitions.
-        A tenth of the episodes is held out, or of the transitions where there are fewer than ten episodes. With a
-        folder, an interrupted fit continues from there. `merge` and `channels` decide how frames are read,
-        `euler_steps` how the fitted flow is integrated: see `FlowConfig`.
+        A tenth of the episodes is held out, or of the transitions where there are fewer than ten episodes. `merge` and
+        `channels` decide how frames are read, `euler_steps` how the fitted flow is integrated: see `FlowConfig`.
         """
-        train, held_out = transitions.split(training.held_out, training.seed)
-        scaler = scaler or fit_scaler(transitions.actions[transitions.start[train]])
+        chosen, held_out = transitions.split(training.held_out, training.seed)
+        scaler = scaler or fit_scaler(transitions.actions[transitions.start[chosen]])
         transitions = replace(transitions, actions=normalise_rows(transitions.actions, scaler))
         _, tokens, latent_size = transitions.latents.shape
         config = FlowConfig(
@@ -72,9 +99,7 @@ class FlowModel(nn.Module):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(training.seed)
             model = cls(config, scaler).to(transitions.latents.device)
-        fit_flow(model.flow, transitions, train, training, folder=folder, progress=progress)
-        model.report = measure(model.flow, transitions, train, held_out, seed=training.seed)
-        return model.ready()
+        return model, FlowFit(model.flow, transitions, chosen, held_out, training)
 
     def ready(self) -> Self:
         """Itself, frozen for inference; gradients still reach the latents."""

@@ -49,6 +49,7 @@ class Policy(FlowModel):
         channels: tuple[int, ...] = (),
         scaler: ActionScaler | None = None,
         folder: Path | None = None,
+        device: torch.device | None = None,
         progress: Progress | None = None,
     ) -> Policy:
         """A policy that learns from every pair of frames 1..horizon actions apart; tables as in `Verifier.fit`."""
@@ -61,5 +62,6 @@ class Policy(FlowModel):
             channels=channels,
             scaler=scaler,
             folder=folder,
+            device=device,
             progress=progress,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from acid.loop import Progress
@@ -44,6 +45,7 @@ class Verifier(FlowModel):
         euler_steps: int = 1,
         scaler: ActionScaler | None = None,
         folder: Path | None = None,
+        device: torch.device | None = None,
         progress: Progress | None = None,
     ) -> Verifier:
         """A verifier of the transitions inside episodes; its `.report` tells which part of the action they identify.
@@ -51,7 +53,7 @@ class Verifier(FlowModel):
         Latents [M, P, D] and actions [M, A] in environment units, one row per frame; `episodes` [M] holds the id of
         each row's episode, whose rows are consecutive. Row i is paired with row i + frameskip, so frames recorded more
         often than the model steps can all be used; an action that is NaN marks a row from which no transition starts.
-        Scaler, held-out part, `merge`, `channels` and `euler_steps` are as in `fit_transitions`.
+        Scaler, held-out part, `merge`, `channels` and `euler_steps` are as in `prepare`.
         """
         transitions = successive(latents, actions, episodes, frameskip=frameskip)
         return cls.fit_transitions(
@@ -63,5 +65,6 @@ class Verifier(FlowModel):
             euler_steps=euler_steps,
             scaler=scaler,
             folder=folder,
+            device=device,
             progress=progress,
         )
