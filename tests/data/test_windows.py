@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from itertools import islice
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acid.data import Batch, Episodes, Windows, batches
+from acid.data import Episodes, Shuffle, Windows, read_ahead
 from acid.errors import DataError
 
 from .conftest import LENGTHS
@@ -21,10 +21,6 @@ SHARED = [HealthCheck.function_scoped_fixture]
 
 def threads() -> int:
     return sum(thread.name.startswith("acid-batches") for thread in threading.enumerate())
-
-
-def same(left: Batch, right: Batch) -> bool:
-    return torch.equal(left.pixels, right.pixels) and torch.equal(left.actions, right.actions)
 
 
 @pytest.fixture
@@ -48,22 +44,24 @@ def test_windows_are_all_that_fit_and_never_cross_episodes(
             Windows(episodes, ids, frames, frameskip)
         return
     windows = Windows(episodes, ids, frames, frameskip)
-    batch = windows.batch(np.arange(len(windows)))
-    numbers, steps = batch.pixels[..., 0, 0, 0].long(), batch.pixels[..., 0, 0, 1].long()
+    everything = np.arange(len(windows))
+    shown = episodes.read("pixels", windows.frame_rows(everything))[..., 0, 0, :2].astype(int)
+    numbers, steps = shown[..., 0], shown[..., 1]
     starts = steps[:, :1]
     assert {(int(i), int(s)) for i, s in zip(numbers[:, 0], starts[:, 0], strict=True)} == expected
     assert len(windows) == len(expected)
     assert (numbers == numbers[:, :1]).all()
-    assert torch.equal(steps, starts + torch.arange(frames) * frameskip)
-    assert batch.actions.shape == (len(windows), span, 2)
-    assert torch.equal(batch.actions[..., 0].long(), numbers[:, :1].expand(-1, span))
-    assert torch.equal(batch.actions[..., 1].long(), starts + torch.arange(span))
+    assert (steps == starts + np.arange(frames) * frameskip).all()
+    actions = episodes.read("action", windows.action_rows(everything)).astype(int)
+    assert actions.shape == (len(windows), span, 2)
+    assert (actions[..., 0] == numbers[:, :1]).all()
+    assert (actions[..., 1] == starts + np.arange(span)).all()
 
 
-def test_dtypes_and_shapes(episodes: Episodes) -> None:
-    batch = Windows(episodes, [0, 2], frames=3, frameskip=2).batch([4, 0, 4])
-    assert (batch.pixels.shape, batch.pixels.dtype) == ((3, 3, 6, 5, 3), torch.uint8)
-    assert (batch.actions.shape, batch.actions.dtype) == ((3, 4, 2), torch.float32)
+def test_a_sample_is_the_same_every_time_and_has_no_window_twice(episodes: Episodes) -> None:
+    windows = Windows(episodes, range(5), frames=2)
+    assert windows.sample(7).tolist() == windows.sample(7).tolist()
+    assert sorted(windows.sample(10_000)) == list(range(len(windows)))
 
 
 def test_impossible_windows_name_what_is_needed_and_what_there_is(episodes: Episodes) -> None:
@@ -74,56 +72,61 @@ def test_impossible_windows_name_what_is_needed_and_what_there_is(episodes: Epis
     with pytest.raises(DataError, match="at least 1, got 0 and 1"):
         Windows(episodes, [0], frames=0)
     with pytest.raises(DataError, match="indices 0 to 99"):
-        Windows(episodes, [0], frames=2).batch([0, 99])
+        Windows(episodes, [0], frames=2).frame_rows([0, 99])
 
 
-@pytest.mark.parametrize("prefetch", [0, 1, 3])
-def test_a_batch_depends_on_seed_and_step_only(episodes: Episodes, prefetch: int) -> None:
+def test_a_batch_depends_on_seed_and_step_only() -> None:
+    whole = [Shuffle(50, 7, seed=3).indices(step).tolist() for step in range(20)]
+    again, other = Shuffle(50, 7, seed=3), Shuffle(50, 7, seed=4)
+    assert [again.indices(step).tolist() for step in (13, 0, 19)] == [whole[13], whole[0], whole[19]]
+    assert [other.indices(step).tolist() for step in range(20)] != whole
+
+
+def test_every_window_is_seen_once_per_pass() -> None:
+    order = Shuffle(10, 4, seed=0)
+    seen = np.concatenate([order.indices(step) for step in range(5)])
+    first, second = seen.reshape(2, 10).tolist()
+    assert sorted(first) == sorted(second) == list(range(10))
+    assert first != second
+    assert len(Shuffle(3, 50, seed=0).indices(0)) == 50  # batches larger than the dataset repeat it
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_batches_come_in_order_from_any_step(episodes: Episodes, workers: int) -> None:
     windows = Windows(episodes, range(5), frames=3, frameskip=2)
-    whole = list(islice(batches(windows, 7, seed=3), 20))
-    for start in (0, 1, 13):
-        resumed = batches(windows, 7, seed=3, start_step=start, prefetch=prefetch)
-        assert all(same(a, b) for a, b in zip(whole[start:], resumed, strict=False))
-        resumed.close()
-    other = list(islice(batches(windows, 7, seed=4), 20))
-    assert not all(same(a, b) for a, b in zip(whole, other, strict=True))
+
+    def read(step: int) -> tuple[int, torch.Tensor]:
+        return step, torch.from_numpy(episodes.read("pixels", windows.frame_rows([step, 0])))
+
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    with closing(read_ahead(read, 4, workers=workers)) as stream:
+        for step, (number, pixels) in zip(range(4, 10), stream, strict=False):
+            assert number == step
+            assert torch.equal(pixels, read(step)[1])
+    assert torch.equal(torch.get_rng_state(), state)  # training's random numbers are not spent on reading
 
 
-def test_every_window_is_seen_once_per_pass(episodes: Episodes) -> None:
-    windows = Windows(episodes, range(5), frames=2, frameskip=3)
-    size = 4
-    count = -(-2 * len(windows) // size)
-    seen = torch.cat([b.actions[:, 0] for b in islice(batches(windows, size, seed=0), count)])[: 2 * len(windows)]
-    for half in seen.split(len(windows)):
-        assert len(torch.unique(half, dim=0)) == len(windows)
-    assert not torch.equal(*seen.split(len(windows)))
-
-
-def test_batches_larger_than_the_dataset_repeat_it(episodes: Episodes) -> None:
-    windows = Windows(episodes, [1], frames=2)
-    assert len(next(batches(windows, 50, seed=0)).pixels) == 50
-
-
-def test_closing_the_iterator_stops_its_thread(episodes: Episodes) -> None:
+def test_closing_the_iterator_stops_its_thread() -> None:
     before = threads()
-    stream = batches(Windows(episodes, [0], frames=2), 4, seed=0)
+    stream = read_ahead(lambda step: step)
     next(stream)
     assert threads() == before + 1
     stream.close()
     assert threads() == before
 
 
-def test_an_error_while_reading_ahead_surfaces(episodes: Episodes) -> None:
-    class Broken(Windows):
-        def batch(self, indices: np.ndarray) -> Batch:
-            raise DataError("the disk is gone")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_error_while_reading_ahead_surfaces(workers: int) -> None:
+    def read(step: int) -> int:
+        raise DataError("the disk is gone")
 
     before = threads()
     with pytest.raises(DataError, match="the disk is gone"):
-        next(batches(Broken(episodes, [0], frames=2), 4, seed=0))
+        next(read_ahead(read, workers=workers))
     assert threads() == before
 
 
-def test_bad_options_are_refused_at_the_call(episodes: Episodes) -> None:
-    with pytest.raises(DataError, match="got 0, 0 and 2"):
-        batches(Windows(episodes, [0], frames=2), 0, seed=0)
+def test_bad_options_are_refused_at_the_call() -> None:
+    with pytest.raises(DataError, match="got 0 and -1"):
+        read_ahead(lambda step: step, workers=-1)

@@ -1,20 +1,16 @@
-"""Navigation on the real simulator: exact states, driving and bumping, what is seen, the data policy, RECON's files."""
+"""Navigation on the real simulator: exact states, driving and bumping, what is seen, the data policy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
-import h5py
 import numpy as np
 import pytest
 
 from acid import tasks
-from acid.data.poses import STEP_SECONDS, displacements, to_local, to_world
-from acid.data.recon import open_recon, read_frames
-from acid.errors import DataError, ShapeError
+from acid.data.poses import STEP_SECONDS, to_local, to_world
+from acid.errors import ShapeError
 from acid.tasks.navigation import SPEED, TOLERANCE, YAW_RATE, Navigation, arc
-from acid.tasks.navigation_recon import Drive, write_recon
 from acid.tasks.navigation_scene import HORIZONTAL_FIELD
 from acid.tasks.navigation_world import GAP, HALF, ROBOT_RADIUS, plan_world
 
@@ -209,30 +205,3 @@ def test_wrong_states_are_refused(task: Navigation) -> None:
         task.set_state(np.zeros(3))
     with pytest.raises(ShapeError, match="at least 1 world, got 0"):
         Navigation(worlds=0)
-
-
-def test_files_in_recons_format_show_exactly_what_the_robot_saw(task: Navigation, tmp_path: Path) -> None:
-    plan = Drive(size=64, steps=6, worlds=2, encoding="png")
-    folder = write_recon(tmp_path / "sim", 3, plan)
-    files = sorted(folder.iterdir())
-    assert [read_frames(path, 64)[1].world for path in files] == [0, 1, 0]
-    frames, found = read_frames(files[1], 64)
-    for frame, pose in zip(frames, found.poses, strict=True):
-        assert (task.render_pose(1, pose) == frame).all()
-    with h5py.File(files[1]) as file:
-        assert not {"gps", "imu", "android"} & set(file)  # nothing that the simulator does not know
-        assert sorted(file["images"]) == ["rgb_left"]
-        speed, rate = file["commands/linear_velocity"][:], file["commands/angular_velocity"][:]
-        driven = displacements(found.poses)
-        assert rate[:-1] * STEP_SECONDS == pytest.approx(driven[:, 2], abs=1e-6)
-        assert np.hypot(driven[:, 0], driven[:, 1]) == pytest.approx(speed[:-1] * STEP_SECONDS, rel=1e-2)
-        assert not file["collision/any"][:].any()
-    files[1].unlink()
-    untouched = files[0].stat().st_mtime_ns
-    write_recon(folder, 3, plan)  # only what is missing
-    assert files[0].stat().st_mtime_ns == untouched
-    assert (read_frames(files[1], 64)[0] == frames).all()
-    episodes = open_recon(folder)
-    assert (episodes.episode(1)["pixels"] == frames).all()
-    with pytest.raises(DataError, match="must be at least 1, got 0 and 1"):
-        write_recon(folder, 0)

@@ -1,14 +1,27 @@
-"""Merging part files, such as those of parallel collectors, into one dataset."""
+"""Episodes of files in the column layout of stable-worldmodel, read one by one to be written elsewhere."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
 
 from acid.data._hdf5 import INDEX_COLUMNS
 from acid.data.episodes import Episodes
-from acid.data.writer import EpisodeWriter
+from acid.data.writer import Source, write_episodes
 from acid.errors import DataError
+
+
+def read_hdf5(path: Path, size: int | None = None) -> Source:
+    """The episodes of one file, checked; frames keep their size, and columns of text are left out."""
+    if size is not None:
+        raise DataError(f"the frames of {path} keep their size; leave the size {size} out")
+    with Episodes(path) as episodes:
+        left_out = [name for name in episodes.columns if not episodes.is_numeric(name)]
+        known = {"left_out": ", ".join(left_out)} if left_out else {}
+        return Source(len(episodes), _episodes([path]), episodes.attributes | known)
 
 
 def concatenate(
@@ -24,11 +37,13 @@ def concatenate(
     """
     if not parts:
         raise DataError(f"no part files were given to merge into {out}")
-    if attributes is None:
-        attributes = Episodes(parts[0]).attributes
-    with EpisodeWriter(out, compression=compression, attributes=attributes) as writer:
-        for path in parts:
-            with Episodes(path) as part:
-                columns = [name for name in part.columns if name not in INDEX_COLUMNS]
-                for index in range(len(part)):
-                    writer.write(part.episode(index, columns))
+    known = read_hdf5(Path(parts[0])).attributes if attributes is None else attributes
+    write_episodes(Source(None, _episodes(parts), known), out, compression=compression)
+
+
+def _episodes(paths: Sequence[str | os.PathLike[str]]) -> Iterator[Mapping[str, np.ndarray]]:
+    for path in paths:
+        with Episodes(path) as part:
+            columns = [name for name in part.columns if name not in INDEX_COLUMNS and part.is_numeric(name)]
+            for index in range(len(part)):
+                yield part.episode(index, columns)

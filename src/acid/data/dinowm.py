@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from acid.data.writer import Source
 from acid.errors import DataError
 
 ACTION_SIZE = 4
@@ -27,11 +28,6 @@ ACTION_SIZE = 4
 
 class DinoWmFolder:
     """A published dataset folder as a sequence of trajectories, each a mapping that EpisodeWriter.write takes.
-
-        folder = DinoWmFolder("rope")
-        with EpisodeWriter("rope.h5") as writer:
-            for trajectory in folder:
-                writer.write(trajectory)
 
     The states are those of the publisher's simulator, which this library's tasks cannot restore.
     """
@@ -75,6 +71,14 @@ class DinoWmFolder:
             "action": _as_numbers(self._actions[index], self.path / "actions.pth", index),
             "particles": _as_numbers(self._states[index], self.path / "states.pth", index),
         }
+
+
+def read_dinowm(path: Path, size: int | None = None) -> Source:
+    """The trajectories of a folder; frames keep their size."""
+    if size is not None:
+        raise DataError(f"the frames of {path} keep their size; leave the size {size} out")
+    folder = DinoWmFolder(path)
+    return Source(len(folder), folder, {"format": "dinowm", "folder": path.resolve().name})
 
 
 def _load(path: Path, letters: str, shape: tuple[int | None, ...]) -> Tensor:

@@ -16,6 +16,7 @@ from acid.errors import DataError, did_you_mean
 # Holds the chunk a run of rows lies in, also where a published file packs a hundred large frames into one chunk.
 _CHUNK_CACHE_BYTES = 64 * 1024 * 1024
 _CACHE_ROWS = 4096
+_NUMBERS = "biuf"  # kinds of dtypes
 
 
 class Episodes:
@@ -64,6 +65,10 @@ class Episodes:
         if column not in self._shapes:
             raise DataError(f"{self.path} has no column {column!r}{did_you_mean(column, self._shapes)}")
         return self._shapes[column]
+
+    def is_numeric(self, column: str) -> bool:
+        """Whether a column holds numbers or booleans, rather than e.g. text."""
+        return self._dataset(column).dtype.kind in _NUMBERS
 
     def rows_of(self, ids: Sequence[int] | np.ndarray | None = None) -> np.ndarray:
         """The rows of the given episodes (default all), episode after episode."""
@@ -138,7 +143,7 @@ class Episodes:
         """
         dataset = self._dataset(column)
         try:
-            if dataset.dtype.kind not in "biuf":
+            if dataset.dtype.kind not in _NUMBERS:
                 return np.concatenate([dataset[start:stop] for start, stop in _runs(rows)])
             values = np.empty((len(rows), *dataset.shape[1:]), dtype=dataset.dtype)
             origin, row_shape = (0,) * (dataset.ndim - 1), dataset.shape[1:]

@@ -1,26 +1,23 @@
-"""Windows of frames and the actions between them, and an endless, resumable stream of batches."""
+"""Windows of frames inside episodes, the order in which training sees them, and reading them ahead of it."""
 
 from __future__ import annotations
 
+import signal
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from itertools import count
+from typing import TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from acid.data.episodes import Episodes
 from acid.errors import DataError
 
-
-@dataclass(frozen=True)
-class Batch:
-    """B windows of T frames."""
-
-    pixels: Tensor  # uint8 [B, T, H, W, 3]
-    actions: Tensor  # float32 [B, (T-1)*frameskip, a], in environment units
+T = TypeVar("T")
+AHEAD = 2  # batches that are read before they are needed
 
 
 class Windows:
@@ -33,8 +30,6 @@ class Windows:
     def __init__(self, episodes: Episodes, ids: Sequence[int] | np.ndarray, frames: int, frameskip: int = 1) -> None:
         if frames < 1 or frameskip < 1:
             raise DataError(f"windows need frames and frameskip of at least 1, got {frames} and {frameskip}")
-        episodes.shape("pixels")
-        self.episodes = episodes
         self.frames = frames
         self.frameskip = frameskip
         self._ids = episodes.check_ids(ids)
@@ -46,8 +41,8 @@ class Windows:
                 f"windows of {frames} frames {frameskip} steps apart need episodes of {needed} steps, but the "
                 f"longest of the {len(self._ids)} given in {episodes.path} has {longest}"
             )
+        self._offsets = episodes.offsets
         self._ends = np.cumsum(np.maximum(lengths - needed + 1, 0))  # windows up to and including each episode
-        episodes.cache("action")  # a few bytes a step, read for every window
 
     def __len__(self) -> int:
         return int(self._ends[-1])
@@ -59,7 +54,7 @@ class Windows:
             raise DataError(f"window indices {wanted.min()} to {wanted.max()} are outside 0 to {len(self) - 1}")
         position = np.searchsorted(self._ends, wanted, side="right")
         first = np.concatenate([[0], self._ends[:-1]])[position]
-        return self.episodes.offsets[self._ids[position]] + wanted - first
+        return self._offsets[self._ids[position]] + wanted - first
 
     def frame_rows(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
         """The rows of each window's frames: [B, T]."""
@@ -69,32 +64,16 @@ class Windows:
         """The rows of each window's actions: [B, (T-1)*frameskip]."""
         return self.starts(indices)[:, None] + np.arange((self.frames - 1) * self.frameskip)
 
-    def batch(self, indices: Sequence[int] | np.ndarray) -> Batch:
-        """The windows with these indices."""
-        actions = self.episodes.read("action", self.action_rows(indices))
-        return Batch(
-            pixels=torch.from_numpy(self.episodes.read("pixels", self.frame_rows(indices))),
-            actions=torch.from_numpy(actions.astype(np.float32, copy=False)),
-        )
-
-
-def batches(
-    windows: Windows, batch_size: int, seed: int, start_step: int = 0, prefetch: int = 2
-) -> Generator[Batch, None, None]:
-    """An endless stream of shuffled batches; batch s depends on (seed, s) only, so training resumes at any step.
-
-    `prefetch` batches are read ahead by a background thread, which stops when the iterator is closed or dropped.
-    """
-    if batch_size < 1 or start_step < 0 or prefetch < 0:
-        raise DataError(
-            "batches need batch_size >= 1, start_step >= 0 and prefetch >= 0, "
-            f"got {batch_size}, {start_step} and {prefetch}"
-        )
-    return _read_ahead(windows, Shuffle(len(windows), batch_size, seed), start_step, prefetch)
+    def sample(self, size: int) -> np.ndarray:
+        """At most `size` different windows, the same ones every time: [B]."""
+        return np.random.default_rng(0).choice(len(self), min(size, len(self)), replace=False)
 
 
 class Shuffle:
-    """Which windows are in batch s: passes over all of them, each pass in its own random order, cut into batches."""
+    """Which windows are in batch s: passes over all of them, each pass in its own random order, cut into batches.
+
+    Batch s depends on (seed, s) only, so training resumes at any step.
+    """
 
     def __init__(self, size: int, batch_size: int, seed: int) -> None:
         self._size, self._batch_size, self._seed = size, batch_size, seed
@@ -116,14 +95,56 @@ class Shuffle:
         return self._order
 
 
-def _read_ahead(windows: Windows, shuffle: Shuffle, step: int, depth: int) -> Generator[Batch, None, None]:
+def read_ahead(read: Callable[[int], T], start: int = 0, *, workers: int = 0) -> Generator[T, None, None]:
+    """`read(start)`, `read(start + 1)`, … without end, each prepared before it is asked for.
+
+    One thread reads ahead, or as many processes as there are workers, where decoding takes longer than a training step.
+    They stop when the generator is closed or dropped.
+    """
+    if start < 0 or workers < 0:
+        raise DataError(f"reading ahead needs start and workers of at least 0, got {start} and {workers}")
+    return _by_processes(read, start, workers) if workers else _by_thread(read, start)
+
+
+def _by_thread(read: Callable[[int], T], step: int) -> Generator[T, None, None]:
     reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="acid-batches")
-    pending: deque[Future[Batch]] = deque()
+    pending: deque[Future[T]] = deque()
     try:
         while True:
-            while len(pending) <= depth:
-                pending.append(reader.submit(lambda s: windows.batch(shuffle.indices(s)), step))
+            while len(pending) <= AHEAD:
+                pending.append(reader.submit(read, step))
                 step += 1
             yield pending.popleft().result()
     finally:
         reader.shutdown(cancel_futures=True)
+
+
+def _by_processes(read: Callable[[int], T], step: int, workers: int) -> Generator[T, None, None]:
+    loader = DataLoader(
+        _Steps(read),
+        batch_size=None,
+        sampler=count(step),  # type: ignore[arg-type]  # endless
+        num_workers=workers,
+        prefetch_factor=AHEAD,
+        collate_fn=_as_it_is,
+        multiprocessing_context="fork",
+        worker_init_fn=_leave_interrupts_to_the_parent,
+        generator=torch.Generator(),  # not the global one, whose numbers are the training's
+    )
+    yield from loader
+
+
+class _Steps(Dataset):
+    def __init__(self, read: Callable[[int], T]) -> None:
+        self._read = read
+
+    def __getitem__(self, index: int) -> object:
+        return self._read(index)
+
+
+def _as_it_is(value: T) -> T:
+    return value
+
+
+def _leave_interrupts_to_the_parent(worker: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 import numpy as np
 
 from acid.data._hdf5 import EPISODE_INDEX, INDEX_COLUMNS, LENGTHS, OFFSETS, STEP_INDEX, h5py, hdf5plugin
 from acid.errors import DataError
 
+Progress = Callable[[int, int], None]
 _RESERVED = (*INDEX_COLUMNS, LENGTHS, OFFSETS)
 _CHUNK_BYTES = 64 * 1024
 _CHUNK_ROWS = 8192
@@ -117,6 +119,25 @@ class EpisodeWriter:
                 f"the writer of {self.path} is not open; write inside `with EpisodeWriter(path) as writer:`"
             )
         return self._file
+
+
+class Source(NamedTuple):
+    """Episodes to write, read one at a time, and what is known about all of them."""
+
+    count: int | None  # None: not known before they are read
+    episodes: Iterable[Mapping[str, np.ndarray]]
+    attributes: Mapping[str, str]
+
+
+def write_episodes(
+    source: Source, out: str | os.PathLike[str], *, compression: bool = True, progress: Progress | None = None
+) -> None:
+    """Write all episodes of a source to a file; `progress` is told (episodes written, episodes in all)."""
+    with EpisodeWriter(out, compression=compression, attributes=source.attributes) as writer:
+        for episode in source.episodes:
+            writer.write(episode)
+            if progress is not None:
+                progress(len(writer), source.count or len(writer))
 
 
 def _check_episode(columns: Mapping[str, np.ndarray]) -> int:

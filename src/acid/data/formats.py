@@ -1,0 +1,50 @@
+"""Datasets of other formats by name, turned once into a file of ours."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from acid.data.concatenate import read_hdf5
+from acid.data.dinowm import read_dinowm
+from acid.data.episodes import Episodes
+from acid.data.recon import read_recon
+from acid.data.writer import Progress, Source, write_episodes
+from acid.errors import DataError, look_up
+
+# A reader takes a path and the side of the frames in pixels (None: as they are).
+FORMATS: dict[str, Callable[[Path, int | None], Source]] = {
+    "dinowm": read_dinowm,
+    "recon": read_recon,
+    "hdf5": read_hdf5,
+}
+
+
+def import_episodes(
+    path: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    format: str,
+    *,
+    size: int | None = None,
+    progress: Progress | None = None,
+) -> Episodes:
+    """Write the episodes at `path` to the new file `out`; `size` is for formats whose frames are decoded."""
+    if Path(out).exists():
+        raise DataError(f"{out} exists already; remove it or choose another name")
+    write_episodes(look_up(FORMATS, format, "format")(Path(path), size), out, progress=progress)
+    return Episodes(out)
+
+
+def import_once(folder: Path, format: str, size: int, *, progress: Progress | None = None) -> Episodes:
+    """The folder's episodes from a file beside it, which is written the first time and when the folder has changed."""
+    source = look_up(FORMATS, format, "format")(folder, size)
+    target = folder.with_name(f"{folder.name}.{size}px.h5")
+    if target.exists():
+        with Episodes(target) as stored:
+            if stored.attributes == source.attributes:
+                return stored
+            if stored.attributes.get("format") != format:
+                raise DataError(f"{target} was not imported from {folder} and would be overwritten; move it away")
+    write_episodes(source, target, progress=progress)
+    return Episodes(target)
