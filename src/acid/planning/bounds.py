@@ -45,7 +45,7 @@ class Bounds:
 
 
 def _vector(name: str, limit: Limit, size: int) -> Tensor:
-    vector = torch.as_tensor(limit, dtype=torch.float64)
+    vector = torch.as_tensor(limit, dtype=torch.float64, device="cpu")
     if vector.dim() > 1 or (vector.dim() == 1 and len(vector) != size):
         raise PlanningError(
             f"the {name} bound must be one number or {size} (one per action dimension), got shape {list(vector.shape)}"

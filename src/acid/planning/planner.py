@@ -17,7 +17,7 @@ from acid.planning.imagination import Imagination, takes_seeds
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
 from acid.planning.parametrisation import Free, Parametrisation, Space
-from acid.planning.precision import Name, Precision
+from acid.planning.precision import Precision, PrecisionName
 from acid.planning.rows import Rows
 from acid.planning.search import Search, check_counts
 from acid.planning.timing import Stopwatch
@@ -35,8 +35,8 @@ class Planner:
     parametrisation: what the search looks for; by default `Free`, every number of every action.
     repeats: how often a stochastic model, one whose `rollout` takes `seeds`, rolls out each candidate. Costs are
         averaged over the repeats.
-    noise: where candidates are drawn. On the "cpu" a seed means the same plan on every device; on the "device" of the
-        model nothing has to be moved.
+    noise: where candidates are drawn. On the "cpu" a seed means the same candidates on every device; on the "device"
+        of the model nothing has to be moved.
     precision: "float32" computes as the model is; "bfloat16" runs encoder, rollout and cost terms under autocast.
 
     Problems are moved to the device of the model, and plans stay there.
@@ -56,7 +56,7 @@ class Planner:
         parametrisation: Parametrisation | None = None,
         repeats: int = 1,
         noise: Literal["cpu", "device"] = "cpu",
-        precision: Name = "float32",
+        precision: PrecisionName = "float32",
     ) -> None:
         check_counts(horizon=horizon, repeats=repeats)
         if chunk is not None:

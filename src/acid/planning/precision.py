@@ -11,14 +11,14 @@ from torch import Tensor
 
 from acid.errors import PlanningError, did_you_mean
 
-Name = Literal["float32", "bfloat16"]
+PrecisionName = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True)
 class Precision:
     """float32: as the networks are. bfloat16: where autocast allows it; latents, candidates and costs stay wider."""
 
-    name: Name
+    name: PrecisionName
 
     def __post_init__(self) -> None:
         if self.name not in ("float32", "bfloat16"):
