@@ -22,8 +22,8 @@ from acid.planning import (
     acid_cost,
     goal_cost,
 )
-from acid.planning.costs import spread
 from acid.planning.search import lowest
+from acid.planning.spread import spread
 from acid.types import ActionScaler, Trajectory
 
 

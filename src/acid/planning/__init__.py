@@ -4,18 +4,7 @@ from collections.abc import Mapping
 
 from acid.planning.cem import CEM
 from acid.planning.controller import Controller, Execution
-from acid.planning.costs import (
-    ActionConsistency,
-    ActionNorm,
-    Cost,
-    Custom,
-    DecodedDistance,
-    Evaluation,
-    GoalDistance,
-    Term,
-    acid_cost,
-    goal_cost,
-)
+from acid.planning.costs import Cost, Evaluation, acid_cost, goal_cost
 from acid.planning.gradient import Gradient
 from acid.planning.icem import ICEM
 from acid.planning.mppi import MPPI
@@ -26,6 +15,7 @@ from acid.planning.pool import Pool, draw_pool
 from acid.planning.rows import Rows
 from acid.planning.search import Search
 from acid.planning.shooting import Shooting
+from acid.planning.terms import ActionConsistency, ActionNorm, Custom, DecodedDistance, GoalDistance, Term
 from acid.planning.view import VerifierView
 from acid.planning.weights import Adaptive, Constant, Weight
 

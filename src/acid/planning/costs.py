@@ -7,143 +7,22 @@ fixed fraction λ of the reference's spread, in every problem and iteration anew
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from acid.errors import PlanningError, ShapeError
 from acid.planning.precision import at_least_single
+from acid.planning.spread import spread
+from acid.planning.terms import ActionConsistency, GoalDistance, Term
 from acid.planning.timing import Stopwatch
 from acid.planning.view import VerifierView
-from acid.planning.weights import Adaptive, Constant, Weight
-from acid.types import ActionScaler, InverseDynamics, Trajectory
+from acid.planning.weights import Adaptive
+from acid.types import InverseDynamics, Trajectory
 
 RESERVED_NAMES = frozenset({"encode", "rollout", "total"})  # these name other entries of Plan.seconds
-
-
-class Term(Protocol):
-    """One part of a cost. B is the number of problems still being searched, which may shrink as problems converge.
-
-    Two more methods are optional. `per_step(trajectory) -> [B, N, H]` tells what each step costs, where the cost is the
-    mean over the steps; plans then report it. `check_scaler(scaler)` may raise a PlanningError if the term does not
-    suit the action statistics of the planner that it becomes part of.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def weight(self) -> Weight: ...
-
-    def __call__(self, trajectory: Trajectory, goal: Tensor) -> Tensor:
-        """Imagined trajectories of N candidates and goal latents [B, P, D] to costs [B, N]."""
-        ...
-
-
-@dataclass(frozen=True)
-class GoalDistance:
-    """Squared distance of the last imagined latent to the goal (Eq. latent-cost), summed or averaged over P and D."""
-
-    reduction: Literal["sum", "mean"] = "sum"
-    weight: Weight = field(default_factory=Constant)
-    name: str = "goal"
-
-    def __post_init__(self) -> None:
-        if self.reduction not in ("sum", "mean"):
-            raise PlanningError(f"reduction of the goal distance must be 'sum' or 'mean', got {self.reduction!r}")
-
-    def __call__(self, trajectory: Trajectory, goal: Tensor) -> Tensor:
-        squared = (trajectory.latents[:, :, -1] - goal[:, None]).square()
-        return squared.sum((-2, -1)) if self.reduction == "sum" else squared.mean((-2, -1))
-
-
-@dataclass(frozen=True)
-class DecodedDistance:
-    """Distance between the pictures of the last imagined latent and of the goal, e.g. LPIPS.
-
-    decode: latents [M, P, D] to images [M, S, S, 3] with values in 0..1.
-    distance: images [M, 3, S, S] and one image [1, 3, S, S] to distances [M].
-    """
-
-    decode: Callable[[Tensor], Tensor]
-    distance: Callable[[Tensor, Tensor], Tensor]
-    weight: Weight = field(default_factory=Constant)
-    name: str = "goal"
-
-    def __call__(self, trajectory: Trajectory, goal: Tensor) -> Tensor:
-        wanted = self._draw(goal)
-        pairs = zip(trajectory.latents[:, :, -1], wanted.split(1), strict=True)
-        return torch.stack([self.distance(self._draw(last), image) for last, image in pairs])
-
-    def _draw(self, latents: Tensor) -> Tensor:
-        return self.decode(latents).movedim(-1, -3)
-
-
-@dataclass(frozen=True)
-class ActionConsistency:
-    """Whether each imagined transition is the one its action produces (Eq. cyc-cost).
-
-    verifier: an inverse dynamics model, or a view of one that looks at other features or infers other units; residuals
-        are measured in its units.
-    path: where actions [..., H, A], in the verifier's units, lead: [..., H, D]. Then that is compared, for the actions
-        asked for and for those inferred, instead of the actions themselves: what the verifier gets wrong at random
-        cancels out along the way, what the model gets wrong always one way adds up.
-    """
-
-    verifier: InverseDynamics | VerifierView
-    weight: Weight = field(default_factory=Adaptive)
-    name: str = "consistency"
-    path: Callable[[Tensor], Tensor] | None = None
-
-    @property
-    def view(self) -> VerifierView:
-        return self.verifier if isinstance(self.verifier, VerifierView) else VerifierView(self.verifier)
-
-    def check_scaler(self, scaler: ActionScaler) -> None:
-        """A PlanningError if the verifier infers actions in other units than the planner's."""
-        self.view.check_scaler(scaler)
-
-    def differences(self, trajectory: Trajectory) -> Tensor:
-        """a_t − G(ẑ_t, ẑ_{t+1}) as [B, N, H, A], or of where they lead as [B, N, H, D]."""
-        inferred, asked = self.view.inferred(trajectory), self.view.asked(trajectory)
-        if inferred.shape != asked.shape:
-            raise ShapeError(
-                f"the verifier of term {self.name!r} returned actions {list(inferred.shape)} for candidates "
-                f"{list(asked.shape)}; it must be fitted to the model's own normalised action blocks"
-            )
-        return asked - inferred if self.path is None else self.path(asked) - self.path(inferred)
-
-    def per_step(self, trajectory: Trajectory) -> Tensor:
-        """Residuals ‖a_t − G(ẑ_t, ẑ_{t+1})‖² as [B, N, H], or those of where the actions lead."""
-        return self.differences(trajectory).square().sum(-1)
-
-    def __call__(self, trajectory: Trajectory, goal: Tensor) -> Tensor:
-        return self.per_step(trajectory).mean(-1)
-
-
-@dataclass(frozen=True)
-class ActionNorm:
-    """Mean over H of ‖a_t‖²: the control that tells consistency from a mere preference for small actions."""
-
-    weight: Weight = field(default_factory=Adaptive)
-    name: str = "action_norm"
-
-    def __call__(self, trajectory: Trajectory, goal: Tensor) -> Tensor:
-        return trajectory.actions.square().sum(-1).mean(-1)
-
-
-@dataclass(frozen=True)
-class Custom:
-    """A user's own cost: `fn(trajectory, goal) -> [B, N]`."""
-
-    fn: Callable[[Trajectory, Tensor], Tensor]
-    name: str = "custom"
-    weight: Weight = field(default_factory=Constant)
-
-    def __call__(self, trajectory: Trajectory, goal: Tensor) -> Tensor:
-        return self.fn(trajectory, goal)
 
 
 @dataclass(frozen=True)
@@ -259,29 +138,6 @@ def evaluate_steps(term: Term, trajectory: Trajectory, stopwatch: Stopwatch) -> 
 def averaged(values: Tensor, repeats: int) -> Tensor:
     """Values [B, repeats·N, ...] to their means over the repeats [B, N, ...]."""
     return values if repeats == 1 else values.unflatten(1, (repeats, -1)).mean(1)
-
-
-def spread(values: Tensor, usable: Tensor) -> Tensor:
-    """Unbiased standard deviation over the usable of N candidates, [B, N] to [B]; 0 when fewer than two.
-
-    Any power of two times the values gives that power times the spread, bit for bit: squares neither underflow nor
-    overflow, because the values are first divided by a power of two near the largest.
-    """
-    values = values.masked_fill(~usable, 0.0)
-    unit = _power_of_two(values.abs().amax(1))
-    values = values / unit[:, None]
-    lowest = values.masked_fill(~usable, torch.inf).amin(1, keepdim=True)
-    offset = (values - lowest).masked_fill(~usable, 0.0)  # equal costs give exactly 0, not their rounding error
-    count = usable.sum(1)
-    mean = offset.sum(1) / count.clamp(min=1)
-    squares = (offset - mean[:, None]).masked_fill(~usable, 0.0).square().sum(1)
-    return (squares / (count - 1).clamp(min=1)).sqrt() * unit
-
-
-def _power_of_two(values: Tensor) -> Tensor:
-    """The powers of two just below values ≥ 0: their bits without the mantissa. At least the smallest normal number."""
-    bits, exponent = (torch.int32, 0xFF << 23) if values.dtype == torch.float32 else (torch.int64, 0x7FF << 52)
-    return (values.view(bits) & exponent).view(values.dtype).clamp(min=torch.finfo(values.dtype).tiny)
 
 
 def goal_cost(*, reduction: Literal["sum", "mean"] = "sum") -> Cost:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from acid.errors import PlanningError
-from acid.planning.costs import Evaluation, spread
+from acid.planning.costs import Evaluation
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
 from acid.planning.rows import Rows
@@ -23,6 +23,7 @@ from acid.planning.search import (
     lowest,
     refine,
 )
+from acid.planning.spread import spread
 
 
 @dataclass(frozen=True)
