@@ -8,22 +8,23 @@ from typing import Annotated
 import tyro
 
 from acid.cli.data import Collect, Import
-from acid.cli.plan import Demo, Evaluate, PlanOne, Results
-from acid.cli.reproduce import Card, Diagnose, Reproduce
+from acid.cli.evaluate import Evaluate, Results
+from acid.cli.plan import Card, Demo, Diagnose, Plan
+from acid.cli.reproduce import Reproduce
 from acid.cli.train import Train
 from acid.errors import AcidError
 
 Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Plan, tyro.conf.subcommand("plan")]
     | Annotated[Collect, tyro.conf.subcommand("collect")]
+    | Annotated[Import, tyro.conf.subcommand("import")]
     | Annotated[Train, tyro.conf.subcommand("train")]
-    | Annotated[PlanOne, tyro.conf.subcommand("plan")]
     | Annotated[Evaluate, tyro.conf.subcommand("eval")]
     | Annotated[Results, tyro.conf.subcommand("results")]
-    | Annotated[Import, tyro.conf.subcommand("import")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
-    | Annotated[Card, tyro.conf.subcommand("card")]
     | Annotated[Diagnose, tyro.conf.subcommand("diagnose")]
+    | Annotated[Card, tyro.conf.subcommand("card")]
 )
 
 

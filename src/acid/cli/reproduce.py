@@ -1,107 +1,87 @@
-"""`acid reproduce`, `acid card` and `acid diagnose`: the evidence."""
+"""`acid reproduce NAME`: the paper's tables and figures, a subcommand each with only the options that it honours."""
 
 from __future__ import annotations
 
-import json
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Union
 
-import torch
 import tyro
 
+from acid.cli.options import Compute, On
 from acid.cli.progress import bar
+from acid.tables import TABLES, Findings, Options, Table, choose, reproduce, write
 
 
 @dataclass(frozen=True)
-class Reproduce:
-    """Run or resume a table of the paper, print it beside the published numbers and write it to the results.
+class _Reproduce:
+    """Options of every table."""
 
-    planning: Table 1, Le-WM and PLDM on Cube, Reacher and Push-T.
-    deformable: Table 2 left, DINO-WM on Rope and Granular, and its figures.
-    navigation: Table 2 right, NWM with CompACT; and whether consistency tells where imagination fails.
-    """
+    table: ClassVar[Table]
 
-    name: Annotated[Literal["planning", "deformable", "navigation"], tyro.conf.Positional]
-    tasks: tuple[str, ...] = ()
-    """Default: all tasks of the table."""
-    models: tuple[str, ...] = ("lewm", "pldm")
-    """Of the table "planning"."""
+    folder: Path | None = None
+    """Checkpoints of your own: the folder of a cell, or one that holds TASK/MODEL; default: the shipped ones."""
     episodes: int | None = None
-    """Default: 200 (planning, navigation), 100 (deformable)."""
+    """Default: as many as the table has."""
     results: Path = Path("results")
     processes: int = 2
     choose: bool = False
     """Choose λ again, on episodes that are not reported, instead of planning with the one that was chosen."""
-    figures: Path | None = None
-    """Also draw the figures of the table into this folder."""
     evaluate: bool = True
     """Run what is missing; otherwise the table is made of the rows that are there."""
-    folder: Path | None = None
-    """Of the table "navigation": checkpoints of your own; default: the shipped ones."""
-    data: Path | None = None
-    """Of the table "navigation": draw the cases from this dataset instead of using the shipped ones."""
+    figures: Path | None = None
+    """Also draw the figures of the table into this folder."""
+    compute: On = field(default_factory=Compute)
 
     def run(self) -> None:
-        experiment = self._experiment()
+        from acid.evaluation import Local
+
+        options = Options(
+            results=self.results,
+            folder=self.folder,
+            episodes=self.episodes,
+            tasks=tuple(getattr(self, "tasks", ())),
+            models=tuple(getattr(self, "models", ())),
+            device=self.compute.resolved,
+            precision=self.compute.planning_precision,
+        )
+        findings, engine = Findings(self.table, options), Local(self.processes)
         if self.choose:
             with bar("choose λ", "episode") as progress:
-                print(experiment.choose(processes=self.processes, progress=progress))
+                print(choose(findings, engine, progress))
         if self.evaluate:
-            with bar(f"reproduce {self.name}", "episode") as progress:
-                experiment.run(processes=self.processes, progress=progress)
-        print(experiment.write())
+            with bar(f"reproduce {self.table.name}", "episode") as progress:
+                reproduce(findings, engine, progress, say=print)
+        print(write(findings))
         if self.figures:
-            for path in experiment.draw(self.figures):
+            for path in self.table.draw(findings, self.figures):
                 print(f"wrote {path}", file=sys.stderr)
 
-    def _experiment(self) -> Any:
-        from acid.experiments import deformable, navigation, planning
 
-        if self.name == "navigation":
-            return navigation.NavigationTable(self.results, self.episodes or 200, self.folder, self.data)
-        if self.name == "deformable":
-            chosen, episodes = self.tasks or deformable.TASKS, self.episodes or deformable.EPISODES
-            return deformable.DeformableTable(self.results, chosen, episodes)
-        return planning.PlanningTable(self.results, self.tasks or planning.TASKS, self.models, self.episodes or 200)
+def _command(table: Table) -> Any:
+    """A command for one table, with a choice of tasks and models only where it has several."""
+    choices = {kind: sorted({getattr(study, kind[:-1]) for study in table.studies}) for kind in ("tasks", "models")}
+    several = [
+        (kind, Annotated[tuple[str, ...], tyro.conf.arg(help=f"Of {', '.join(found)}; default: all.")], ())
+        for kind, found in choices.items()
+        if len(found) > 1
+    ]
+    made = make_dataclass(f"Reproduce{table.name.title()}", several, bases=(_Reproduce,), frozen=True)
+    made.table = table  # type: ignore[attr-defined]
+    made.__doc__ = f"{table.title}. Runs what is missing and prints it beside the published numbers."
+    return Annotated[made, tyro.conf.subcommand(table.name)]
 
 
-@dataclass(frozen=True)
-class Card:
-    """Write the model card of a cell: commands, losses, what its latents and its verifier know."""
-
-    task: Annotated[str, tyro.conf.Positional] = "reacher"
-    model: str = "lewm"
-    folder: Path | None = None
-    """Checkpoints of your own; default: the shipped ones."""
-    data: Path | None = None
-    """Probe the latents on this dataset; without it the last probe is kept."""
-
-    def run(self) -> None:
-        from acid.experiments.card import write_card
-        from acid.experiments.cell import Cell
-
-        torch.set_num_threads(1)
-        print(f"wrote {write_card(Cell(self.task, self.model, self.folder), self.data)}")
+Tables: Any = Union[tuple(_command(table) for table in TABLES.values())]  # noqa: UP007
 
 
 @dataclass(frozen=True)
-class Diagnose:
-    """Why ACID helps in a cell, or not: execute candidates and plans, and compare them with what was imagined."""
+class Reproduce:
+    """Run or resume a table of the paper."""
 
-    task: Annotated[str, tyro.conf.Positional] = "reacher"
-    model: str = "lewm"
-    folder: Path | None = None
-    """Checkpoints of your own; default: the shipped ones."""
-    problems: int = 24
-    json: bool = False
+    table: tyro.conf.OmitSubcommandPrefixes[tyro.conf.OmitArgPrefixes[Tables]]
+    """Which one."""
 
     def run(self) -> None:
-        from acid.experiments.cell import Cell
-        from acid.experiments.diagnosis import diagnose
-
-        torch.set_num_threads(1)
-        with bar(f"diagnose {self.task}", "problem") as progress:
-            found = diagnose(Cell(self.task, self.model, self.folder), problems=self.problems, progress=progress)
-        print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) if self.json else found.text())
+        self.table.run()

@@ -1,21 +1,19 @@
-"""Closed-loop evaluation: which problems, who acts, what happened, and what it means."""
+"""Closed-loop evaluation: which episodes, who acts, what happened, and what it means."""
 
-from acid.evaluation.agents import (
-    Agent,
-    Decision,
-    GoalPolicy,
-    NoOpAgent,
-    PlanningAgent,
-    PolicyAgent,
-    RandomAgent,
-)
-from acid.evaluation.conditions import Condition, search_name
+from acid.evaluation.agents import Agent, Decision, NoOpAgent, PlanningAgent, PolicyAgent, RandomAgent, Situation
+from acid.evaluation.cells import Bench, Cell, shipped
+from acid.evaluation.conditions import BASELINE, CONDITIONS, Condition, condition
+from acid.evaluation.engines import Engine, Local
+from acid.evaluation.environments import as_task
+from acid.evaluation.evaluate import Comparison, evaluate
 from acid.evaluation.instances import load_instances, save_instances
-from acid.evaluation.protocol import Instance, Instances, Protocol, draw_instances, halves
-from acid.evaluation.provenance import Provenance, fingerprint
-from acid.evaluation.results import Summary, choose_lambda, summarise
-from acid.evaluation.rows import RowFile, read_rows
-from acid.evaluation.runner import Episode, play, run, same_in_a_file
+from acid.evaluation.jobs import CellContender, Contender, Job
+from acid.evaluation.play import Episode, play
+from acid.evaluation.protocol import Instance, Instances, Protocol, draw_instances, plan_seed
+from acid.evaluation.provenance import Provenance
+from acid.evaluation.results import Summary, choose_lambda, summarise, summarise_rows
+from acid.evaluation.rows import Row, RowFile, read_rows
+from acid.evaluation.searches import SearchSpec
 from acid.evaluation.statistics import (
     Interval,
     Paired,
@@ -28,14 +26,23 @@ from acid.evaluation.statistics import (
 from acid.evaluation.table import table
 
 __all__ = [
+    "BASELINE",
+    "CONDITIONS",
     "Agent",
+    "Bench",
+    "Cell",
+    "CellContender",
+    "Comparison",
     "Condition",
+    "Contender",
     "Decision",
+    "Engine",
     "Episode",
-    "GoalPolicy",
     "Instance",
     "Instances",
     "Interval",
+    "Job",
+    "Local",
     "NoOpAgent",
     "Paired",
     "PlanningAgent",
@@ -43,24 +50,28 @@ __all__ = [
     "Protocol",
     "Provenance",
     "RandomAgent",
+    "Row",
     "RowFile",
+    "SearchSpec",
+    "Situation",
     "Summary",
+    "as_task",
     "bootstrap_mean",
     "bootstrap_rank_correlation",
     "choose_lambda",
+    "condition",
     "draw_instances",
-    "fingerprint",
-    "halves",
+    "evaluate",
     "load_instances",
     "paired",
+    "plan_seed",
     "play",
     "rank_correlation",
     "read_rows",
-    "run",
-    "same_in_a_file",
     "save_instances",
-    "search_name",
+    "shipped",
     "summarise",
+    "summarise_rows",
     "table",
     "wilson",
 ]

@@ -1,20 +1,48 @@
-"""Who acts: planners (whatever their cost), a goal-conditioned policy, nothing, or chance."""
+"""Who acts: planners (whatever their cost), a choice from a shared pool, a goal-conditioned policy, nothing, chance."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from acid.device import device_of
 from acid.errors import AcidError
-from acid.planning import Controller
+from acid.evaluation.protocol import plan_seed
+from acid.planning import Controller, Planner
 from acid.types import ActionScaler, Plan, WorldModel
+
+Judge = Callable[[int, np.ndarray], np.ndarray | None]
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What an agent knows of B running episodes when it decides."""
+
+    frames: np.ndarray  # uint8 [B, C, S, S, 3], oldest first; the last one is seen now
+    goals: np.ndarray  # uint8 [B, S, S, 3]
+    left: int  # environment steps until the budget is used up
+    instances: Sequence[str]  # their ids
+    seed: int = 0  # of the whole run
+    plan: int = 0  # how many plans were made before
+    last_actions: np.ndarray | None = None  # [B, a] what was done last, if the task can tell
+    judge: Judge = lambda episode, actions: None  # true errors [N] of plans [N, k, a]: for oracles and notes only
+
+    @property
+    def seeds(self) -> list[int]:
+        """One per episode, the same for every agent."""
+        return [plan_seed(self.seed, instance, self.plan) for instance in self.instances]
+
+    @property
+    def observation(self) -> np.ndarray:
+        """What a world model encodes: [B, S, S, 3], or [B, C, S, S, 3] where there is a context."""
+        return self.frames[:, 0] if self.frames.shape[1] == 1 else self.frames
 
 
 @dataclass(frozen=True)
@@ -22,64 +50,76 @@ class Decision:
     """What an agent wants done in each of B running episodes, and what it knows about it."""
 
     env_actions: np.ndarray  # [B, k, a] in environment units
-    seconds: float = 0.0  # CPU time for the whole batch
+    cpu_seconds: float = 0.0  # for the whole batch, as is the next
+    wall_seconds: float = 0.0
     plan: Plan | None = None  # if the actions come from a search: what it imagined, its consistency, its trace
-    imagined_error: Tensor | None = None  # [B], the model's own goal cost of the plan: ‖ẑ_H − z_g‖²
+    goal_cost: Tensor | None = None  # [B], of the plan: ‖ẑ_H − z_g‖²
     imagined_pose: np.ndarray | None = None  # [B, k, ...], what a readout sees in each executed imagined step
     gap: Callable[[np.ndarray], Tensor] | None = None  # pixels [B, ...] after the last action to ‖z − ẑ‖² [B] there
+    pool: Sequence[Mapping[str, float]] = field(default_factory=list)  # per episode: what the pool's costs know
 
 
 class Agent(Protocol):
     """Anything that can be evaluated."""
 
-    def act(self, observations: np.ndarray, goals: np.ndarray, *, left: int, seeds: Sequence[int]) -> Decision:
-        """Pixels uint8 [B, H, W, 3] of now and of the goal; `left` environment steps; one seed per episode."""
-        ...
+    def act(self, situation: Situation) -> Decision: ...
 
 
 class GoalPolicy(Protocol):
-    """A policy learned from the same data: no search, one action block at a time."""
+    """A policy learned from the same data: no search, one model step at a time."""
 
     def act(self, latent: Tensor, goal: Tensor, left: int, /) -> Tensor:
-        """Latents [B, P, D] of now and of the goal and the blocks left to the next normalised action [B, A]."""
+        """Latents [B, P, D] of now and of the goal and the model steps left to the next normalised action [B, A]."""
         ...
 
 
 class PlanningAgent:
-    """Plans and executes what its controller says. Original, ACID and the control differ only in the planner's cost.
+    """Plans, and executes the first `execute` model steps of each plan, by default all of them.
 
-    A consistency term with λ = 0 plays no part in the search but measures Original's plans too. A `readout` tells the
-    poses [B, k, ...] that latents [B, k, P, D] show, as the task's success test compares it.
+    initial: the mean [B, H, A] (or variables of the parametrisation) that a search starts from.
+    readout: latents [B, k, P, D] to the poses [B, k, ...] that they show, as the task's success test compares them.
     """
 
-    def __init__(self, controller: Controller, *, readout: Callable[[Tensor], Tensor] | None = None) -> None:
-        if controller.warm_start:
-            raise AcidError("evaluation batches shrink as episodes end, so it needs a controller with warm_start=False")
-        if controller.planner.scaler is None:
+    def __init__(
+        self,
+        planner: Planner,
+        execute: int | None = None,
+        *,
+        initial: Callable[[Situation], Tensor | None] = lambda situation: None,
+        readout: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        if planner.scaler is None:
             raise AcidError("the planner has no action scaler, so its plans cannot be executed: pass scaler=")
-        self._controller = controller
-        self._model = controller.planner.model
+        self._controller = Controller(planner, execute or planner.horizon)
+        self._initial = initial
         self._readout = readout
 
-    def act(self, observations: np.ndarray, goals: np.ndarray, *, left: int, seeds: Sequence[int]) -> Decision:
-        began = time.process_time()
-        plan = self._controller.plan(torch.from_numpy(observations), torch.from_numpy(goals), seed=seeds)
-        seconds = time.process_time() - began
-        expected = plan.imagined[:, self._controller.execute]
+    def act(self, situation: Situation) -> Decision:
+        planner, execute = self._controller.planner, self._controller.execute
+        goals = torch.from_numpy(situation.goals)
+        with _Clock() as clock:
+            plan = planner.plan(
+                torch.from_numpy(situation.observation),
+                goals,
+                seed=situation.seeds,
+                initial=self._initial(situation),
+            )
+        expected = plan.imagined[:, execute]
         return Decision(
-            env_actions=self._controller.actions(plan).numpy(force=True),
-            seconds=seconds,
+            env_actions=self._controller.actions(plan),
+            cpu_seconds=clock.cpu,
+            wall_seconds=clock.wall,
             plan=plan,
-            imagined_error=_squared_distance(plan.imagined[:, -1], _encode(self._model, goals)),
-            imagined_pose=self._read(plan),
-            gap=lambda pixels: _squared_distance(_encode(self._model, pixels), expected),
+            goal_cost=_squared_distance(plan.imagined[:, -1], encode(planner.model, situation.goals)),
+            imagined_pose=self._read(plan, execute),
+            gap=lambda pixels: _squared_distance(encode(planner.model, pixels), expected),
         )
 
-    def _read(self, plan: Plan) -> np.ndarray | None:
+    def _read(self, plan: Plan, execute: int) -> np.ndarray | None:
         if self._readout is None:
             return None
         with torch.no_grad():
-            return self._readout(plan.imagined[:, 1 : self._controller.execute + 1]).numpy(force=True)
+            return self._readout(plan.imagined[:, 1 : execute + 1]).numpy(force=True)
 
 
 class PolicyAgent:
@@ -94,16 +134,15 @@ class PolicyAgent:
         self._goal_offset = goal_offset
         self._budget = budget
 
-    def act(self, observations: np.ndarray, goals: np.ndarray, *, left: int, seeds: Sequence[int]) -> Decision:
-        began = time.process_time()
-        now, goal = _encode(self._model, observations), _encode(self._model, goals)
-        with torch.no_grad():
-            action = self._policy.act(now, goal, self.blocks_left(left))
-        env_actions = self._scaler.denormalise(action[:, None])
-        return Decision(env_actions.numpy(force=True), seconds=time.process_time() - began)
+    def act(self, situation: Situation) -> Decision:
+        with _Clock() as clock, torch.no_grad():
+            now, goal = encode(self._model, situation.observation), encode(self._model, situation.goals)
+            action = self._policy.act(now, goal, self.steps_left(situation.left))
+            env_actions = self._scaler.denormalise(action[:, None]).numpy(force=True)
+        return Decision(env_actions, clock.cpu, clock.wall)
 
-    def blocks_left(self, left: int) -> int:
-        """Blocks until the goal is due; once it is overdue, as fast as possible."""
+    def steps_left(self, left: int) -> int:
+        """Model steps until the goal is due; once it is overdue, as fast as possible."""
         elapsed = self._budget - left
         return max(1, math.ceil((self._goal_offset - elapsed) / self._scaler.frameskip))
 
@@ -114,8 +153,8 @@ class NoOpAgent:
     def __init__(self, action: np.ndarray) -> None:
         self._action = np.asarray(action, np.float32)
 
-    def act(self, observations: np.ndarray, goals: np.ndarray, *, left: int, seeds: Sequence[int]) -> Decision:
-        return Decision(np.tile(self._action, (len(seeds), left, 1)))
+    def act(self, situation: Situation) -> Decision:
+        return Decision(np.tile(self._action, (len(situation.instances), situation.left, 1)))
 
 
 class RandomAgent:
@@ -126,19 +165,38 @@ class RandomAgent:
             raise AcidError(f"uniform random actions need finite bounds, got {low.tolist()} to {high.tolist()}")
         self._low, self._high = low, high
 
-    def act(self, observations: np.ndarray, goals: np.ndarray, *, left: int, seeds: Sequence[int]) -> Decision:
-        streams = [np.random.default_rng(seed) for seed in seeds]
-        actions = [rng.uniform(self._low, self._high, (left, len(self._low))) for rng in streams]
+    def act(self, situation: Situation) -> Decision:
+        streams = [np.random.default_rng(seed) for seed in situation.seeds]
+        actions = [rng.uniform(self._low, self._high, (situation.left, len(self._low))) for rng in streams]
         return Decision(np.stack(actions).astype(np.float32))
 
 
-def _encode(model: WorldModel, pixels: np.ndarray) -> Tensor:
-    """Pixels uint8 [B, H, W, 3] to latents [B, P, D]."""
+def encode(model: WorldModel, pixels: np.ndarray) -> Tensor:
+    """Pixels uint8 [B, S, S, 3] or [B, C, S, S, 3] to the latents [B, P, D] of the last frame."""
     with torch.no_grad():
-        latents = model.encode(torch.from_numpy(pixels))
+        latents = model.encode(observed(model, pixels))
     return latents if latents.dim() == 3 else latents[:, -1]
+
+
+def observed(model: WorldModel, pixels: np.ndarray) -> Tensor:
+    """Pixels on the model's device."""
+    device, observation = device_of(model), torch.from_numpy(pixels)
+    return observation if device is None else observation.to(device)
 
 
 def _squared_distance(a: Tensor, b: Tensor) -> Tensor:
     """[B, P, D] and [B, P, D] to [B]."""
     return (a - b).square().flatten(1).sum(1)
+
+
+class _Clock:
+    """CPU and wall seconds of a block."""
+
+    cpu = wall = 0.0
+
+    def __enter__(self) -> _Clock:
+        self._began = time.process_time(), time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cpu, self.wall = time.process_time() - self._began[0], time.perf_counter() - self._began[1]

@@ -1,70 +1,204 @@
-"""What is compared, and under which names it is kept."""
+"""Everything that is compared, by name. To compare one more cost or agent, add one entry here."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from pathlib import Path
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from acid.errors import AcidError, did_you_mean
-from acid.planning import Search
+import torch
+from torch import Tensor
 
-# They differ only in the cost that the search minimises, and the clipped ones also in the range that it searches.
-# Of the last three, prior takes the middle of what is searched, chance decides by lot, best by the true outcome.
-PLANNERS = (
-    *("original", "acid", "acid-path", "control", "change", "turn", "clipped", "acid-clipped"),
-    *("prior", "chance", "best"),
-)
-WEIGHTED = ("acid", "acid-path", "control", "change", "turn", "acid-clipped")  # those with a λ
-BASELINES = ("noop", "random", "policy")
-NO_SEARCH = "-"
+from acid.errors import AcidError, look_up
+from acid.evaluation.agents import Agent, NoOpAgent, PlanningAgent, PolicyAgent, RandomAgent
+from acid.evaluation.kits import Kit
+from acid.evaluation.pools import Chooser, JudgedPool, PoolAgent
+from acid.evaluation.protocol import plan_seed
+from acid.planning import ActionNorm, Adaptive, Constant, Custom, Term
+from acid.report.style import Look
+from acid.types import Trajectory
 
-_LETTERS = {"samples": "n", "restarts": "n", "iterations": "j", "elites": "k"}  # as in the paper
+if TYPE_CHECKING:
+    from acid.evaluation.cells import Bench
+
+BASELINE = "original"  # what the others are compared with
+Refusal = Callable[["Bench"], str | None]  # why a condition does not apply, or None if it does
 
 
-def search_name(search: Search) -> str:
-    """E.g. cem-n300-j30-k30: the sizes always, other options only where they differ from their default."""
-    parts = [type(search).__name__.lower()]
-    for option in fields(search):  # type: ignore[arg-type]  # every search is a dataclass
-        value = getattr(search, option.name)
-        if option.name in _LETTERS:
-            parts.append(f"{_LETTERS[option.name]}{value}")
-        elif value != option.default:
-            parts.append(f"{option.name}{value}".replace(" ", ""))
-    return "-".join(parts)
+def _always(bench: Bench) -> str | None:
+    return None
 
 
 @dataclass(frozen=True)
 class Condition:
-    """One column of a comparison: who acts, with which search and which λ."""
+    """One thing to compare: a cost for the search, a choice from a shared pool, or an agent that does not search."""
 
-    task: str
-    model: str
     name: str
-    search: str = NO_SEARCH
-    lam: float | None = None
+    look: Look  # label, colour and marker in tables and figures
+    term: Callable[[Kit, float], Term] | None = None  # what joins the goal cost, weighted by λ
+    searches: bool = True
+    bounded: bool = False  # candidates are clipped to the data's range of actions
+    choose: Chooser | int | None = None  # from a pool: what ranks the candidates, or the number of one of them
+    agent: Callable[[Bench], Agent] | None = None
+    needs: tuple[str, ...] = ("model", "verifier")  # parts of a cell
+    lambda_of: str | None = None  # another condition whose λ is used
+    refuses: Refusal = _always
 
-    def __post_init__(self) -> None:
-        known = (*PLANNERS, *BASELINES)
-        if self.name not in known:
-            raise AcidError(f"unknown condition {self.name!r}{did_you_mean(self.name, known)}")
-        if (self.name in PLANNERS) == (self.search == NO_SEARCH):
-            needs = "needs the name of its search" if self.name in PLANNERS else "does not search"
-            raise AcidError(f"condition {self.name!r} {needs}, got search {self.search!r}")
+    @property
+    def weighted(self) -> bool:
+        """Whether it has a λ."""
+        return self.term is not None
 
-    def file(self, folder: str | Path, split: str) -> Path:
-        """Where this condition's rows live; two conditions never share a file, so they may run side by side."""
-        parts = [self.name]
-        parts += [] if self.search == NO_SEARCH else [self.search]
-        parts += [] if self.lam is None else [f"lambda{self.lam:g}"]
-        return Path(folder) / self.task / self.model / split / f"{'_'.join(parts)}.jsonl"
+    @property
+    def chosen_as(self) -> str:
+        """The name under which its λ is chosen."""
+        return self.lambda_of or self.name
 
-    def columns(self) -> Mapping[str, str | float | None]:
-        """The row columns that say which condition a row belongs to."""
-        return {
-            "task": self.task,
-            "model": self.model,
-            "condition": self.name,
-            "search": self.search,
-            "lambda": self.lam,
-        }
+    def check_applies(self, bench: Bench) -> None:
+        """Raise an AcidError unless this condition can be run there."""
+        if reason := self.refuses(bench):
+            where = f"{bench.cell.task} with {bench.cell.model}"
+            raise AcidError(f"the condition {self.name!r} does not apply to {where}: {reason}")
+
+    def check(self, bench: Bench, lam: float | None) -> None:
+        """Raise an AcidError unless this condition can be run there with this λ and search."""
+        self.check_applies(bench)
+        if self.weighted != (lam is not None):
+            raise AcidError(f"the condition {self.name!r} {'needs a λ' if self.weighted else 'has no λ'}, got {lam}")
+        if self.choose is not None and not bench.pooled:
+            raise AcidError(f"the condition {self.name!r} chooses from a pool: it needs a CEM with 1 iteration")
+
+    def build(self, bench: Bench, lam: float | None) -> Agent:
+        """Who acts."""
+        self.check(bench, lam)
+        if self.agent is not None:
+            return self.agent(bench)
+        if bench.pooled:
+            uses = () if self.choose is not None else ("rollout", *(t.name for t in bench.cost(self, lam).active))
+            choose = _cheapest(bench, self, lam) if self.choose is None else self.choose
+            return PoolAgent(bench.shared_pool, choose, uses=uses)
+        planner = bench.planner(self, lam)
+        return PlanningAgent(planner, initial=bench.initial, readout=bench.readout)
+
+
+def _cheapest(bench: Bench, condition: Condition, lam: float | None) -> Chooser:
+    cost = bench.cost(condition, lam)
+    return lambda judged: cost.weigh(judged.terms).total
+
+
+def _by_lot(judged: JudgedPool) -> Tensor:
+    """Random numbers, of another stream than the candidates'."""
+    situation, candidates = judged.situation, judged.pool.actions.shape[1]
+    seeds = [plan_seed(situation.seed, instance, situation.plan + 1) for instance in situation.instances]
+    return torch.cat([torch.rand(1, candidates, generator=torch.Generator().manual_seed(seed)) for seed in seeds])
+
+
+def _by_truth(judged: JudgedPool) -> Tensor:
+    """The true errors, which no agent can know."""
+    found = [error for error in judged.errors if error is not None]
+    if len(found) < len(judged.errors):
+        raise AcidError("the best candidate is known only where plans are compared with a true path")
+    return torch.stack([torch.from_numpy(error).float() for error in found])
+
+
+def _policy(bench: Bench) -> Agent:
+    protocol, model = bench.protocol, bench.model
+    assert protocol.goal_offset is not None  # refused otherwise
+    return PolicyAgent(model, bench.policy, model.scaler, goal_offset=protocol.goal_offset, budget=protocol.budget)
+
+
+def _refuse_policy(bench: Bench) -> str | None:
+    if bench.protocol.goal_offset is None:
+        return "a policy is told how far away its goal is, which is not known there"
+    return None if bench.cell.has("policy") else f"{bench.cell.root} has no policy"
+
+
+def _refuse_pixels_only(bench: Bench) -> str | None:
+    return None if bench.kit.plans_paths else "its actions are not steps (x, y, yaw) in the plane"
+
+
+def _refuse_without_path(bench: Bench) -> str | None:
+    return None if bench.setup.judges_paths else "plans there are not compared with a true path"
+
+
+def _stillness(trajectory: Trajectory, goal: Tensor) -> Tensor:
+    """How little is imagined to change in a step: minus the mean squared change, [B, N]."""
+    return -trajectory.latents.diff(dim=2).square().mean((2, 3, 4))
+
+
+def _turning(trajectory: Trajectory, goal: Tensor) -> Tensor:
+    """How far candidates depart from straight ahead: mean over the steps of sideways and turn squared, [B, N]."""
+    return trajectory.actions[..., 1:].square().sum(-1).mean(-1)
+
+
+def _consistency(kit: Kit, lam: float) -> Term:
+    return kit.consistency(Adaptive(lam))
+
+
+# Colours after Okabe and Ito, safe for colour-blind readers. ACID is the only strong blue, Original the only dark grey.
+_ALL = (
+    Condition("original", Look("Original", "#6e6e6e", "s")),
+    Condition("acid", Look("ACID", "#0072b2", "o"), _consistency),
+    Condition(
+        "acid-path",
+        Look("ACID of the path", "#56b4e9", "o"),
+        lambda kit, lam: kit.path_consistency(Adaptive(lam)),
+        refuses=_refuse_pixels_only,
+    ),
+    Condition("control", Look("‖a‖² control", "#e69f00", "^"), lambda kit, lam: ActionNorm(Adaptive(lam))),
+    Condition(
+        "change",
+        Look("Reward for change", "#d55e00", "o"),
+        lambda kit, lam: Custom(_stillness, "change", Adaptive(lam)),
+    ),
+    Condition(
+        "turn",
+        Look("Turn penalty", "#882255", "o"),
+        lambda kit, lam: Custom(_turning, "turn", Adaptive(lam)),
+        refuses=_refuse_pixels_only,
+    ),
+    Condition("clipped", Look("Original, clipped", "#44aa99", "s"), bounded=True),
+    Condition("acid-clipped", Look("ACID, clipped", "#332288", "o"), _consistency, bounded=True, lambda_of="acid"),
+    Condition("prior", Look("Prior mean", "#b5b5b5", "v"), choose=0),  # candidate 0 is the mean of what is searched
+    Condition("chance", Look("Random cost", "#cc79a7", "x"), choose=_by_lot),
+    Condition("best", Look("Best of pool", "#009e73", "D"), choose=_by_truth, refuses=_refuse_without_path),
+    Condition(
+        "noop",
+        Look("No-op", "#b5b5b5", "v"),
+        searches=False,
+        agent=lambda bench: NoOpAgent(bench.task.idle_action),
+        needs=(),
+    ),
+    Condition(
+        "random",
+        Look("Random", "#cc79a7", "x"),
+        searches=False,
+        agent=lambda bench: RandomAgent(*bench.task.action_bounds),
+        needs=(),
+    ),
+    Condition(
+        "policy",
+        Look("Policy", "#009e73", "D"),
+        searches=False,
+        agent=_policy,
+        needs=("model", "policy"),
+        refuses=_refuse_policy,
+    ),
+)
+CONDITIONS: Mapping[str, Condition] = {condition.name: condition for condition in _ALL}
+
+
+def condition(name: str) -> Condition:
+    return look_up(CONDITIONS, name, "condition")
+
+
+def terms(kit: Kit, names: Collection[str]) -> list[Term]:
+    """The goal cost and every term of the named conditions once, all active: what a shared pool is judged by."""
+    makers = [entry.term for entry in _ALL if entry.name in names and entry.term is not None]
+    found = {term.name: term for term in (make(kit, 1.0) for make in makers)}
+    return [kit.goal(), *found.values()]
+
+
+def measured(kit: Kit) -> Term:
+    """Consistency that is reported but plays no part in a search."""
+    return kit.consistency(Constant(0.0))

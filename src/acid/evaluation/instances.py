@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -13,48 +12,66 @@ import numpy as np
 from acid.errors import DataError
 from acid.evaluation.protocol import Instance, Instances, Protocol
 
+_SAME = ("task", "goal_offset", "seed", "split")  # what a file and the protocol must agree on
+_STATES = ("start_state", "goal_state", "context", "path")
+_FIELDS = {"id": str, "episode": int, "start_step": int, "draw": int, "solved": bool}
+
 
 def save_instances(path: Path, instances: Instances, protocol: Protocol, task_name: str) -> None:
     """One JSON line about the draw, then one per instance; states as exact decimal floats."""
     head = {"task": task_name, **asdict(protocol), "share_solved": round(instances.share_solved, 4)}
-    lines = [head] + [
-        {
-            "id": i.id,
-            "episode": i.episode,
-            "start_step": i.start_step,
-            "start_row": i.start_row,
-            "goal_row": i.goal_row,
-            "draw": i.draw,
-            "solved": i.solved,
-            "start_state": i.start_state.tolist(),
-            "goal_state": i.goal_state.tolist(),
-        }
-        for i in instances
-    ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-
-
-def read_drawn(path: Path, what: str, protocol: Protocol, task_name: str, same: Sequence[str]) -> tuple[Any, list[Any]]:
-    """The first line of a file of problems, which must agree with the protocol in what is the `same`, and the rest."""
-    if not path.is_file():
-        raise DataError(f"there are no {what} at {path}; pass the dataset to draw them from")
-    try:
-        head, *lines = [json.loads(line) for line in path.read_text().splitlines()]
-    except ValueError as error:
-        raise DataError(f"{path} is not a file of {what} ({error}); fetch it again") from error
-    wanted = {"task": task_name, **asdict(protocol)}
-    wrong = [name for name in same if head.get(name) != wanted[name]]
-    if wrong:
-        raise DataError(f"{path} was drawn with {wrong[0]} {head.get(wrong[0])!r}, not {wanted[wrong[0]]!r}")
-    return head, lines
+    partial = path.with_name(path.name + ".partial")
+    partial.write_text("".join(json.dumps(line) + "\n" for line in [head, *map(_line, instances)]))
+    partial.replace(path)
 
 
 def load_instances(path: Path, protocol: Protocol, task_name: str) -> Instances:
-    """What `protocol.episodes` ask for among the instances of a file; how long an agent is given does not matter."""
-    head, lines = read_drawn(path, "instances", protocol, task_name, ("task", "goal_offset", "seed", "split"))
-    if head["episodes"] < protocol.episodes:
-        raise DataError(f"{path} holds {head['episodes']} instances, {protocol.episodes} were asked for; ask for fewer")
-    states = ("start_state", "goal_state")
-    drawn = [Instance(**(line | {n: np.asarray(line[n], np.float64) for n in states})) for line in lines]
+    """Those that serve `protocol.episodes` among the instances of a file."""
+    if not path.is_file():
+        raise DataError(f"there are no instances at {path}; pass the dataset to draw them from")
+    try:
+        head, *lines = [json.loads(line) for line in path.read_text().splitlines()]
+    except (ValueError, OSError) as error:
+        raise DataError(f"{path} is not a file of instances ({error}); fetch or draw it again") from error
+    wanted = {"task": task_name, **asdict(protocol)}
+    for name in _SAME:
+        if not isinstance(head, dict) or head.get(name) != wanted[name]:
+            found = head.get(name) if isinstance(head, dict) else head
+            raise DataError(f"{path} was drawn with {name} {found!r}, not {wanted[name]!r}")
+    drawn = [_instance(line, path, number) for number, line in enumerate(lines, start=2)]
+    if len({instance.id for instance in drawn}) < len(drawn):
+        raise DataError(f"{path} holds an instance twice; draw it again")
+    if sum(not instance.solved for instance in drawn) < protocol.episodes:
+        raise DataError(f"{path} holds fewer than the {protocol.episodes} instances asked for; ask for fewer")
     return Instances.among(drawn, protocol.episodes)
+
+
+def _line(instance: Instance) -> dict[str, Any]:
+    states = {name: getattr(instance, name) for name in _STATES}
+    return {name: getattr(instance, name) for name in _FIELDS} | {
+        name: state.tolist() for name, state in states.items() if state is not None
+    }
+
+
+def _instance(line: Any, path: Path, number: int) -> Instance:
+    def fail(reason: str) -> DataError:
+        return DataError(f"line {number} of {path} is not an instance: {reason}; draw the file again")
+
+    if not isinstance(line, dict):
+        raise fail("it is not an object")
+    for name, kind in _FIELDS.items():
+        if type(line.get(name)) is not kind:
+            raise fail(f"{name} must be {kind.__name__}, got {line.get(name)!r}")
+    if unknown := line.keys() - _FIELDS.keys() - set(_STATES):
+        raise fail(f"unknown entry {sorted(unknown)[0]!r}")
+    states: dict[str, np.ndarray] = {}
+    for name in _STATES:
+        if name in line or name in _STATES[:2]:
+            try:
+                states[name] = np.asarray(line.get(name), np.float64)
+            except (TypeError, ValueError):
+                raise fail(f"{name} does not hold numbers") from None
+            if states[name].ndim != 1 + (name in _STATES[2:]) or not np.isfinite(states[name]).all():
+                raise fail(f"{name} must be finite numbers, got shape {list(states[name].shape)}")
+    return Instance(**{name: line[name] for name in _FIELDS}, **states)

@@ -1,4 +1,4 @@
-"""Which starts and goals an agent is tested on: drawn once per (task, seed) and shared by every condition."""
+"""Which starts and goals an agent is tested on: drawn once per task and seed, and shared by every condition."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from acid.errors import AcidError, DataError, did_you_mean
 
 if TYPE_CHECKING:
     from acid.data import Episodes
-    from acid.tasks import Task
+    from acid.tasks import Setup, Task
 
 Split = Literal["select", "test"]
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How an agent is tested: goals `goal_offset` environment steps ahead, `budget` steps to get there.
+    """How an agent is tested: goals `goal_offset` environment steps ahead, `budget` steps to reach them.
 
     Without an offset the task draws goals of its own.
     """
@@ -42,25 +42,39 @@ class Protocol:
         if self.split not in get_args(Split):
             raise AcidError(f"unknown split {self.split!r}{did_you_mean(self.split, get_args(Split))}")
 
+    @classmethod
+    def of(cls, setup: Setup, *, episodes: int = 200, split: Split = "test", seed: int = 0) -> Protocol:
+        """A task's usual protocol."""
+        return cls(setup.goal_offset, setup.budget, seed, episodes, split)
+
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """A start in a held-out episode and a goal: the state `goal_offset` steps later, or one that the task drew."""
+    """A start in a held-out episode and a goal, as states [S] of the task.
 
-    id: str  # names the episode, the step and the two states: rows pair up only if all of them agree
+    The goal is the state `goal_offset` steps later, or one that the task drew.
+    """
+
+    id: str  # names the episode, the step and the states: rows are paired only if all of them agree
     episode: int
     start_step: int
-    start_state: np.ndarray  # [S]
-    goal_state: np.ndarray  # [S]
-    start_row: int  # where the two frames are in the episode file
-    goal_row: int | None
+    start_state: np.ndarray
+    goal_state: np.ndarray
     draw: int  # its place in the sequence of draws
     solved: bool = False  # the start already passes the success test
+    context: np.ndarray | None = None  # [C - 1, S] the states before the start, oldest first, if an agent is shown them
+    path: np.ndarray | None = None  # [k, S] the states that followed, the goal last, if plans are compared with them
+
+    @property
+    def seen(self) -> np.ndarray:
+        """The states [C, S] whose frames an agent is shown first; the last one is the start."""
+        start = self.start_state[None]
+        return start if self.context is None else np.concatenate([self.context, start])
 
 
 @dataclass(frozen=True, eq=False)
 class Instances(Sequence[Instance]):
-    """What n episodes ask for, in the order of the draws, so that one run answers to two protocols.
+    """The instances that serve n episodes under two protocols, in the order in which they were drawn.
 
     Strict: the first n draws whose start is not solved already. Paper: the first n draws, whatever their start.
     """
@@ -69,7 +83,7 @@ class Instances(Sequence[Instance]):
 
     @classmethod
     def among(cls, drawn: Sequence[Instance], episodes: int) -> Instances:
-        """The instances that `episodes` ask for among a longer draw."""
+        """Those of a longer draw that n = `episodes` need."""
         strict = [i for i in drawn if not i.solved][:episodes]
         solved = [i for i in drawn if i.solved and i.draw < episodes]
         return cls(tuple(sorted(strict + solved, key=lambda i: i.draw)))
@@ -80,7 +94,7 @@ class Instances(Sequence[Instance]):
 
     @property
     def share_solved(self) -> float:
-        """Of the draws up to the last strict instance, as far as the paper's protocol looks."""
+        """Of the first n draws."""
         draws = [i for i in self.items if i.draw < len(self.unsolved)]
         return sum(i.solved for i in draws) / max(1, len(draws))
 
@@ -92,28 +106,33 @@ class Instances(Sequence[Instance]):
 
 
 def draw_instances(episodes: Episodes, held_out_ids: Sequence[int], task: Task, protocol: Protocol) -> Instances:
-    """`protocol.episodes` instances by either protocol; a smaller number gives a subset of a larger one."""
-    offset = protocol.goal_offset or 0
-    ids = [e for e in halves(held_out_ids, task.name)[protocol.split] if episodes.lengths[e] > offset]
-    rng = np.random.default_rng([protocol.seed, stable_number(task.name), stable_number(protocol.split)])
+    """Instances for `protocol.episodes`; a smaller number gives a subset of a larger one.
+
+    Every held-out episode is used once before any is used twice.
+    """
+    ahead, context = protocol.goal_offset or 0, task.setup.context
+    ids = halves(held_out_ids, task.name)[protocol.split]
+    counts = {e: int(episodes.lengths[e]) - ahead - context + 1 for e in ids}
+    starts = starts_in_passes(
+        {episode: count for episode, count in counts.items() if count > 0},
+        np.random.default_rng([protocol.seed, stable_number(task.name), stable_number(protocol.split)]),
+    )
     drawn: list[Instance] = []
     missing = protocol.episodes
-    starts = starts_in_passes({e: int(episodes.lengths[e]) - offset for e in ids}, rng)
-    for draw, (episode, step) in enumerate(starts):
+    for draw, (episode, first) in enumerate(starts):
         if missing == 0:
             break
-        instance = _instance(episodes, episode, step, task, protocol, draw)
+        instance = _cut(episodes, episode, first + context - 1, task, protocol, draw)
         if not task.is_fair_start(instance.start_state):
             continue
-        solved = bool(task.success(instance.start_state, instance.goal_state))
+        solved = not task.setup.judges_paths and bool(task.success(instance.start_state, instance.goal_state))
         drawn.append(replace(instance, solved=solved))
         missing -= not solved
     if missing:
         found = protocol.episodes - missing
         raise DataError(
             f"{protocol.episodes} instances were asked for, but the {len(ids)} held-out {protocol.split!r} episodes "
-            f"longer than {offset} steps give {found} ({len(drawn) - found} starts already solved): "
-            "ask for fewer or collect more episodes"
+            f"give {found} ({len(drawn) - found} starts are already solved): ask for fewer or collect more episodes"
         )
     return Instances.among(drawn, protocol.episodes)
 
@@ -130,10 +149,7 @@ def halves(held_out_ids: Sequence[int], task_name: str) -> dict[str, list[int]]:
 
 
 def starts_in_passes(counts: dict[int, int], rng: np.random.Generator) -> Iterator[tuple[int, int]]:
-    """(episode, step) in passes over the episodes, each with a step not used before.
-
-    Every episode is used once before any is used twice, which keeps the instances as independent as the data allow.
-    """
+    """(episode, step) in passes over the episodes, each with a step not used before."""
     unused = {episode: rng.permutation(count).tolist() for episode, count in sorted(counts.items())}
     while unused:
         for episode in rng.permutation(sorted(unused)).tolist():
@@ -141,28 +157,31 @@ def starts_in_passes(counts: dict[int, int], rng: np.random.Generator) -> Iterat
         unused = {episode: steps for episode, steps in unused.items() if steps}
 
 
-def _instance(episodes: Episodes, episode: int, step: int, task: Task, protocol: Protocol, draw: int) -> Instance:
-    row = int(episodes.offsets[episode]) + step
-    offset = protocol.goal_offset
-    if offset is None:
-        (start,) = episodes.read("state", np.array([row]))
-        task.set_state(start)
-        goal = task.draw_goal(np.random.default_rng([protocol.seed, stable_number(task.name), episode, step]))
-    else:
-        start, goal = episodes.read("state", np.array([row, row + offset]))
-    digest = hashlib.sha256(np.ascontiguousarray([start, goal], dtype="<f8").tobytes()).hexdigest()[:8]
-    return Instance(
-        id=f"e{episode:05d}-t{step:04d}-g{'' if offset is None else offset}-{digest}",
-        episode=episode,
-        start_step=step,
-        start_state=start,
-        goal_state=goal,
-        start_row=row,
-        goal_row=None if offset is None else row + offset,
-        draw=draw,
-    )
+def plan_seed(seed: int, instance_id: str, plan: int) -> int:
+    """A random stream per (seed, instance, plan), the same for every condition."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{instance_id}/{plan}".encode()).digest()[:4])
 
 
 def stable_number(text: str) -> int:
     """A stable number for a name (`hash` differs from process to process)."""
     return zlib.crc32(text.encode())
+
+
+def _cut(episodes: Episodes, episode: int, step: int, task: Task, protocol: Protocol, draw: int) -> Instance:
+    """The instance that starts at a step of an episode."""
+    setup, offset = task.setup, protocol.goal_offset
+    now = int(episodes.offsets[episode]) + step
+    before = episodes.read("state", np.arange(now - setup.context + 1, now + 1))
+    start, context, path = before[-1], before[:-1] if setup.context > 1 else None, None
+    if offset is None:
+        task.set_state(start)
+        goal = task.draw_goal(np.random.default_rng([protocol.seed, stable_number(task.name), episode, step]))
+    elif setup.judges_paths:
+        path = episodes.read("state", np.arange(now + 1, now + offset + 1))
+        goal = path[-1]
+    else:
+        (goal,) = episodes.read("state", np.array([now + offset]))
+    named = [start, goal] if path is None else [task.pose(state) for state in (*before, *path)]
+    digest = hashlib.sha256(np.ascontiguousarray(named, dtype="<f8").tobytes()).hexdigest()[:8]
+    name = f"e{episode:05d}-t{step:04d}-g{'' if offset is None else offset}-{digest}"
+    return Instance(name, episode, step, start, goal, draw, context=context, path=path)

@@ -1,25 +1,149 @@
-"""Per-episode rows on disk: append-only JSON lines that survive being killed at any moment."""
+"""One row per played episode: its type, and files of rows that survive being killed at any moment."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, BinaryIO
+from types import NoneType, UnionType
+from typing import Any, BinaryIO, get_args, get_origin, get_type_hints
 
-from acid.errors import AcidError, DataError
+from acid.errors import AcidError, DataError, did_you_mean
+from acid.evaluation.searches import SearchSpec
 
-Row = Mapping[str, Any]
-KEY = ("task", "model", "condition", "search", "lambda", "split", "seed", "instance")
+SCHEMA = 2
 # Rows that differ in one of these answer different questions and must not be averaged.
-SAME_IN_A_FILE = ("checkpoints", "goal_offset", "budget")
+SAME_IN_A_FILE = ("checkpoints", "goal_offset_steps", "budget_steps")
+Key = tuple[Any, ...]
 
 
-def key(row: Row) -> tuple[Any, ...]:
-    """What makes a row the only one of its kind."""
-    return tuple(row[name] for name in KEY)
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What happened in one episode, and all that is needed to believe it. Errors are in the task's `error_unit`."""
+
+    # Which episode
+    task: str
+    model: str
+    condition: str
+    search: SearchSpec | None  # None for agents that do not search
+    lam: float | None  # λ of conditions that have a weight
+    split: str
+    seed: int
+    instance: str
+    episode: int
+    start_step: int
+    draw: int
+    solved_at_start: bool
+    # By which rules
+    goal_offset_steps: int | None
+    budget_steps: int
+    metric: str  # the task's main one
+    higher_is_better: bool
+    error_unit: str
+    # What happened
+    success: bool
+    steps: int
+    initial_error: float
+    final_error: float
+    best_error: float | None = None  # of all environment steps
+    errors: tuple[float, ...] = ()  # after each model step
+    imagined_errors: tuple[float, ...] = ()  # what the plans imagined these to be, as a readout sees it
+    missed_steps: int | None = None  # environment steps that changed nothing
+    metrics: Mapping[str, float] = field(default_factory=dict)  # what else the task measures, units in the names
+    # What was planned
+    plans: int | None = None
+    plan_cpu_seconds: float | None = None
+    plan_wall_seconds: float | None = None
+    plan_goal_cost: float | None = None  # of the last plan: ‖ẑ_H − z_g‖²
+    plan_gap: float | None = None  # of the last plan: ‖z − ẑ‖² after its last executed action
+    plan_consistency: float | None = None  # of the last plan: mean residual over its steps
+    plan: tuple[tuple[float, ...], ...] | None = None  # environment actions, where a plan is judged as a path
+    pool: Mapping[str, float] = field(default_factory=dict)  # rank correlations inside a pool of candidates
+    # Made by what
+    checkpoints: Mapping[str, str] = field(default_factory=dict)  # fingerprints by part
+    revision: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    schema: int = SCHEMA
+
+    @property
+    def key(self) -> Key:
+        """What makes a row the only one of its kind."""
+        return (*self.group, self.seed, self.instance)
+
+    @property
+    def group(self) -> Key:
+        """The condition that a row belongs to."""
+        return self.task, self.model, self.condition, self.search, self.lam, self.split
+
+    @property
+    def pair(self) -> tuple[int, str]:
+        """What two conditions are paired by."""
+        return self.seed, self.instance
+
+    def value(self, name: str) -> float | None:
+        """A number of the row or of its metrics by name; None if this row has no value for it."""
+        found = self.metrics[name] if name in self.metrics else getattr(self, name, None)
+        return float(found) if isinstance(found, bool | int | float) else None
+
+    def to_json(self) -> dict[str, Any]:
+        """Without what is empty or unknown."""
+        values = asdict(self)
+        return {name: value for name, value in values.items() if name not in _EMPTY or value != _EMPTY[name]}
+
+    @classmethod
+    def from_json(cls, content: Any) -> Row:
+        """A checked row; a ValueError says what is wrong with it."""
+        if not isinstance(content, dict):
+            raise ValueError("it is not an object")
+        if content.get("schema") != SCHEMA:
+            raise ValueError(f"its schema is {content.get('schema')!r}, this version reads {SCHEMA}: run it again")
+        if unknown := content.keys() - _KINDS.keys():
+            name = sorted(unknown)[0]
+            raise ValueError(f"unknown entry {name!r}{did_you_mean(name, _KINDS)}")
+        values = {name: _checked(name, value) for name, value in content.items()}
+        if missing := sorted(_REQUIRED - values.keys()):
+            raise ValueError(f"it lacks {missing[0]!r}")
+        return cls(**values)
+
+
+def _json_types(hint: Any) -> tuple[type, ...]:
+    """The types that a JSON value of an annotated field may have."""
+    options = get_args(hint) if get_origin(hint) is UnionType else (hint,)
+    return tuple(kind for option in options for kind in _JSON_TYPES[get_origin(option) or option])
+
+
+_JSON_TYPES: dict[Any, tuple[type, ...]] = {
+    **{kind: (kind,) for kind in (str, int, bool, NoneType)},
+    float: (int, float),
+    tuple: (list,),
+    Mapping: (dict,),
+    SearchSpec: (dict,),
+}
+_KINDS = {name: _json_types(hint) for name, hint in get_type_hints(Row).items()}
+_OPTIONAL = [f for f in fields(Row) if f.default is not MISSING or f.default_factory is not MISSING]
+_REQUIRED = _KINDS.keys() - {f.name for f in _OPTIONAL} | {"schema"}
+_EMPTY = {f.name: {} if f.default is MISSING else f.default for f in _OPTIONAL if f.name != "schema"}
+
+
+def _checked(name: str, value: Any) -> Any:
+    """A JSON value as its field's type."""
+    kinds = _KINDS[name]
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        raise ValueError(f"{name} must be {' or '.join(kind.__name__ for kind in kinds)}, got {value!r}")
+    numbers = {"errors": value, "imagined_errors": value}.get(name, [value] if isinstance(value, float) else [])
+    if name in ("metrics", "pool"):
+        numbers = list(value.values())
+    if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
+        raise ValueError(f"{name} holds something that is not a finite number: {value!r}")
+    if name == "search" and value is not None:
+        return SearchSpec.from_json(value)
+    if name == "plan":
+        return tuple(map(tuple, value))
+    return tuple(value) if isinstance(value, list) else value
 
 
 class RowFile:
@@ -45,10 +169,10 @@ class RowFile:
         except BaseException:
             self._file.close()
             raise
-        self._done = {key(row) for row in rows}
+        self._done = {row.key for row in rows}
 
-    def __contains__(self, row_key: tuple[Any, ...]) -> bool:
-        return row_key in self._done
+    def __contains__(self, key: Key) -> bool:
+        return key in self._done
 
     def __len__(self) -> int:
         return len(self._done)
@@ -60,13 +184,13 @@ class RowFile:
         self._file.write(b"".join(map(_line, rows)))
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._done.update(map(key, rows))
+        self._done.update(row.key for row in rows)
 
     def _check(self, row: Row) -> None:
         for name, expected in self._same.items():
-            if row.get(name) != expected:
+            if getattr(row, name) != expected:
                 raise DataError(
-                    f"{self.path} holds rows with {name} {row.get(name)}, this run has {expected}: "
+                    f"{self.path} holds rows with {name} {getattr(row, name)}, this run has {expected}: "
                     "move the file away, or pass --fresh to replace it"
                 )
 
@@ -80,44 +204,32 @@ class RowFile:
         self.close()
 
 
-def read_rows(paths: Iterable[str | Path]) -> list[dict[str, Any]]:
+def read_rows(paths: Iterable[str | Path]) -> list[Row]:
     """The complete rows of some files, which may still be growing."""
     return [row for path in paths for row in _parse(Path(path))[0]]
 
 
-def _parse(path: Path) -> tuple[list[dict[str, Any]], int]:
+def _parse(path: Path) -> tuple[list[Row], int]:
     """The rows of a file and where the last complete one ends."""
     lines = path.read_bytes().splitlines(keepends=True)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     end = 0
     for number, line in enumerate(lines, start=1):
-        row = _row(line)
-        if row is None:
-            if number < len(lines):
-                raise DataError(
-                    f"{path}, line {number} is not a result row: {line[:60]!r}; remove the line or the file"
-                )
+        if number == len(lines) and not line.endswith(b"\n"):
             break
-        rows.append(row)
+        try:
+            rows.append(Row.from_json(json.loads(line)))
+        except ValueError as error:
+            raise DataError(f"{path}, line {number} is not a result row ({error}); remove the line or file") from error
         end += len(line)
     return rows, end
 
 
-def _row(line: bytes) -> dict[str, Any] | None:
-    if not line.endswith(b"\n"):
-        return None
-    try:
-        row = json.loads(line)
-    except ValueError:
-        return None
-    return row if isinstance(row, dict) and all(name in row for name in KEY) else None
-
-
 def _line(row: Row) -> bytes:
     try:
-        return json.dumps(row, allow_nan=False, ensure_ascii=False).encode() + b"\n"
+        return json.dumps(row.to_json(), allow_nan=False, ensure_ascii=False).encode() + b"\n"
     except ValueError as error:
-        raise DataError(f"the row of instance {row.get('instance')!r} holds NaN or infinity: {dict(row)}") from error
+        raise DataError(f"the row of instance {row.instance!r} holds NaN or infinity: {row.to_json()}") from error
 
 
 def _lock(file: BinaryIO, path: Path) -> None:

@@ -1,19 +1,20 @@
-"""Summaries as an aligned table that is also valid Markdown."""
+"""Numbers as text, and summaries as an aligned table that is also valid Markdown."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from acid.evaluation.results import Summary
+from acid.evaluation.statistics import Interval, Paired
 
 _TEXTS = ("task", "model", "search", "condition")
-_HEADINGS = (*_TEXTS, "λ", "n", "result", "against Original", "p", "final error", "plan s")
+_HEADINGS = (*_TEXTS, "λ", "n", "result", "against baseline", "p", "final error", "plan s")
 
 
 def table(summaries: Sequence[Summary]) -> str:
     """One line per condition. The split is a column only if there is more than one."""
     heading: list[str] = list(_HEADINGS)
-    rows = [list(_cells(s)) for s in summaries]
+    rows = [_cells(s) for s in summaries]
     if len({s.split for s in summaries}) > 1:
         heading.append("split")
         rows = [[*row, s.split] for row, s in zip(rows, summaries, strict=True)]
@@ -36,31 +37,43 @@ def percent(share: float, *, sign: bool = False) -> str:
     return f"{100 * share:{'+' if sign else ''}.1f}%"
 
 
-def _cells(s: Summary) -> tuple[str, ...]:
-    result = f"{s.metric} {value(s, s.mean)} [{value(s, s.low)}, {value(s, s.high)}]"
-    difference = "-"
-    if s.difference is not None and s.difference_low is not None and s.difference_high is not None:
-        low, high = value(s, s.difference_low, sign=True), value(s, s.difference_high, sign=True)
-        difference = f"{value(s, s.difference, sign=True)} [{low}, {high}]"
-    return (
+def number(value: float, *, share: bool = False, sign: bool = False) -> str:
+    """Shares in percent, everything else with three decimals."""
+    return percent(value, sign=sign) if share else f"{value:{'+' if sign else ''}.3f}"
+
+
+def interval(found: Interval | Summary, *, share: bool = False) -> str:
+    mean, low, high = (number(v, share=share) for v in (found.mean, found.low, found.high))
+    return f"{mean} [{low}, {high}]"
+
+
+def difference(found: Paired | None, *, share: bool = False) -> str:
+    if found is None:
+        return "-"
+    mean, low, high = (number(v, share=share, sign=True) for v in (found.difference, found.low, found.high))
+    return f"{mean} [{low}, {high}]"
+
+
+def p_value(found: Paired | None) -> str:
+    return "-" if found is None else "<0.001" if found.p < 0.001 else f"{found.p:.3f}"
+
+
+def lam(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}"
+
+
+def _cells(s: Summary) -> list[str]:
+    share = s.metric == "success"
+    return [
         s.task,
         s.model,
-        s.search,
+        s.searched,
         s.condition,
-        "-" if s.lam is None else f"{s.lam:g}",
+        lam(s.lam),
         str(s.n),
-        result,
-        difference,
-        "-" if s.p is None else p_value(s.p),
-        "-" if s.final_error is None else f"{s.final_error:.3f}",
+        f"{s.metric} {interval(s, share=share)}",
+        difference(s.comparison, share=share),
+        p_value(s.comparison),
+        f"{s.final_error:.3f}",
         "-" if s.plan_seconds is None else f"{s.plan_seconds:.2f}",
-    )
-
-
-def value(s: Summary, value: float, *, sign: bool = False) -> str:
-    """Shares in percent, everything else as it is."""
-    return percent(value, sign=sign) if s.metric == "success" else f"{value:{'+' if sign else ''}.3f}"
-
-
-def p_value(p: float) -> str:
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
+    ]

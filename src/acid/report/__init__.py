@@ -11,9 +11,11 @@ from acid.report.figures import (
     success_against_budget,
 )
 from acid.report.sheet import SheetRow, sheet
+from acid.report.style import Look
 from acid.report.video import Panel, side_by_side
 
 __all__ = [
+    "Look",
     "Measured",
     "Panel",
     "SheetRow",

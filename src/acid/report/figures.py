@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from acid.errors import ShapeError
-from acid.report.style import ALARM, INK, MARKERS, QUIET, colour, drawing, label
+from acid.report.style import ALARM, IMAGINED, INK, QUIET, TRUE, Name, drawing, look
 
 _WIDTH, _HEIGHT = 4.2, 3.0  # inches, one column
 
@@ -26,9 +26,9 @@ class Measured:
 
 def success_against_budget(
     path: str | Path,
-    planners: Mapping[str, Mapping[int, Measured]],
+    planners: Mapping[Name, Mapping[int, Measured]],
     *,
-    baselines: Mapping[str, Measured] | None = None,
+    baselines: Mapping[Name, Measured] | None = None,
     title: str = "",
     budget: str = "candidates N per iteration",
 ) -> None:
@@ -41,7 +41,9 @@ def success_against_budget(
             places = [budgets.index(size) + shift for size in sizes]
             _points(axes, places, [series[size] for size in sizes], name)
         for name, value in (baselines or {}).items():
-            axes.axhline(100 * value.mean, color=colour(name), linestyle=(0, (4, 2)), linewidth=1.2, label=label(name))
+            axes.axhline(
+                100 * value.mean, color=look(name).colour, linestyle=(0, (4, 2)), linewidth=1.2, label=look(name).label
+            )
         axes.set_xticks(range(len(budgets)), [str(size) for size in budgets])
         axes.set_xlim(-0.4, len(budgets) - 0.6)
         axes.set_ylim(0, 100)
@@ -56,11 +58,12 @@ def lambda_sweep(
     lambdas: Sequence[float],
     values: Sequence[Measured],
     *,
+    condition: Name,
+    baseline: Name = "",
     reference: Measured | None = None,
-    condition: str = "acid",
     title: str = "",
 ) -> None:
-    """Success over λ (log axis, λ > 0) with its interval band, and Original as a line with a band of its own."""
+    """Success over λ (log axis, λ > 0) with its interval band, and the baseline as a line with a band of its own."""
     if len(lambdas) != len(values) or not len(lambdas) or min(lambdas) <= 0:
         raise ShapeError(f"a λ sweep needs one value per positive λ, got {list(lambdas)} and {len(values)} values")
     order = np.argsort(lambdas)
@@ -68,10 +71,14 @@ def lambda_sweep(
     mean, low, high = (100 * np.array([getattr(values[i], part) for i in order]) for part in ("mean", "low", "high"))
     with drawing(path, width=_WIDTH, height=_HEIGHT) as (_, (axes,)):
         if reference is not None:
-            axes.axhspan(100 * reference.low, 100 * reference.high, color=colour("original"), alpha=0.15, linewidth=0)
-            axes.axhline(100 * reference.mean, color=colour("original"), linestyle=(0, (4, 2)), label=label("original"))
-        axes.fill_between(x, low, high, color=colour(condition), alpha=0.2, linewidth=0)
-        axes.plot(x, mean, color=colour(condition), marker=MARKERS.get(condition, "o"), label=label(condition))
+            axes.axhspan(
+                100 * reference.low, 100 * reference.high, color=look(baseline).colour, alpha=0.15, linewidth=0
+            )
+            axes.axhline(
+                100 * reference.mean, color=look(baseline).colour, linestyle=(0, (4, 2)), label=look(baseline).label
+            )
+        axes.fill_between(x, low, high, color=look(condition).colour, alpha=0.2, linewidth=0)
+        axes.plot(x, mean, color=look(condition).colour, marker=look(condition).marker, label=look(condition).label)
         axes.set_xscale("log")
         axes.set_xticks(x, [f"{value:g}" for value in x])
         axes.minorticks_off()
@@ -83,7 +90,7 @@ def lambda_sweep(
 
 def spreads(
     path: str | Path,
-    pools: Mapping[str, tuple[np.ndarray, np.ndarray, np.ndarray]],
+    pools: Mapping[Name, tuple[np.ndarray, np.ndarray, np.ndarray]],
     *,
     title: str = "",
 ) -> None:
@@ -107,7 +114,7 @@ def spreads(
             figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=INK)
 
 
-def consistency_per_step(path: str | Path, residuals: Mapping[str, np.ndarray], *, title: str = "") -> None:
+def consistency_per_step(path: str | Path, residuals: Mapping[Name, np.ndarray], *, title: str = "") -> None:
     """Residual ‖a_t − â_t‖² at each step of the plan, one curve per condition; each array is [plans, H]."""
     with drawing(path, width=_WIDTH, height=_HEIGHT) as (_, (axes,)):
         steps = 0
@@ -116,8 +123,8 @@ def consistency_per_step(path: str | Path, residuals: Mapping[str, np.ndarray], 
             steps = max(steps, array.shape[1])
             x = np.arange(1, array.shape[1] + 1)
             mean, half = array.mean(0), 1.96 * array.std(0, ddof=min(1, len(array) - 1)) / np.sqrt(len(array))
-            axes.fill_between(x, mean - half, mean + half, color=colour(name), alpha=0.2, linewidth=0)
-            axes.plot(x, mean, color=colour(name), marker=MARKERS.get(name, "o"), label=label(name))
+            axes.fill_between(x, mean - half, mean + half, color=look(name).colour, alpha=0.2, linewidth=0)
+            axes.plot(x, mean, color=look(name).colour, marker=look(name).marker, label=look(name).label)
         axes.set_xticks(range(1, steps + 1))
         axes.set_ylim(bottom=0)
         axes.set_xlabel("step of the plan")
@@ -139,8 +146,8 @@ def followed_steps(
             x = np.arange(1, len(true) + 1)
             missed = imagined > threshold
             axes.axhline(threshold, color=QUIET, linestyle=(0, (4, 2)), linewidth=1.0)
-            axes.plot(x, true, color=colour("original"), marker="s", label="true frames")
-            axes.plot(x, imagined, color=colour("acid"), marker="o", label="imagined frames")
+            axes.plot(x, true, color=TRUE, marker="s", label="true frames")
+            axes.plot(x, imagined, color=IMAGINED, marker="o", label="imagined frames")
             axes.scatter(x[missed], imagined[missed], s=90, facecolors="none", edgecolors=ALARM, zorder=3)
             axes.set_xticks(x)
             axes.set_ylim(bottom=0)
@@ -155,14 +162,16 @@ def followed_steps(
 def inferred_against_found(
     path: str | Path, panels: Mapping[str, tuple[np.ndarray, np.ndarray]], *, inferred: str, found: str
 ) -> None:
-    """A panel of dots per name: what is inferred of an error against what it was found to be, both [n], with the line
-    on which they agree."""
+    """A panel of dots per name: errors as they were inferred against errors as they were found, both [n].
+
+    On the line both agree.
+    """
     with drawing(path, width=0.75 + 2.6 * len(panels), height=_HEIGHT, panels=len(panels)) as (_, all_axes):
         for axes, (name, pair) in zip(all_axes, panels.items(), strict=True):
             x, y = _matrix(name, np.stack(pair))
             highest = 1.05 * max(x.max(), y.max())
             axes.plot([0, highest], [0, highest], color=QUIET, linestyle=(0, (4, 2)), linewidth=1.0)
-            axes.scatter(x, y, s=9, color=colour("acid"), alpha=0.5, linewidths=0)
+            axes.scatter(x, y, s=9, color=IMAGINED, alpha=0.5, linewidths=0)
             axes.set_xlim(0, highest)
             axes.set_ylim(0, highest)
             axes.set_xlabel(inferred)
@@ -171,7 +180,7 @@ def inferred_against_found(
 
 
 def error_over_steps(
-    path: str | Path, panels: Mapping[str, Mapping[str, Sequence[Measured]]], *, error: str, step: str, title: str = ""
+    path: str | Path, panels: Mapping[str, Mapping[Name, Sequence[Measured]]], *, error: str, step: str, title: str = ""
 ) -> None:
     """An error over the steps of an episode, from step 0 on: a panel per task, a curve per condition with its band.
 
@@ -183,8 +192,10 @@ def error_over_steps(
             for name, curve in curves.items():
                 points = [*curve, *[curve[-1]] * (longest - len(curve))]
                 mean, low, high = (np.array([getattr(p, part) for p in points]) for part in ("mean", "low", "high"))
-                axes.fill_between(range(longest), low, high, color=colour(name), alpha=0.2, linewidth=0)
-                axes.plot(range(longest), mean, color=colour(name), marker=MARKERS.get(name, "o"), label=label(name))
+                axes.fill_between(range(longest), low, high, color=look(name).colour, alpha=0.2, linewidth=0)
+                axes.plot(
+                    range(longest), mean, color=look(name).colour, marker=look(name).marker, label=look(name).label
+                )
             axes.set_xticks(range(longest))
             axes.set_ylim(bottom=0)
             axes.set_xlabel(step)
@@ -195,23 +206,23 @@ def error_over_steps(
             figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=INK)
 
 
-def _points(axes: Any, places: Sequence[float], values: Sequence[Measured], name: str) -> None:
+def _points(axes: Any, places: Sequence[float], values: Sequence[Measured], name: Name) -> None:
     mean, low, high = (100 * np.array([getattr(v, part) for v in values]) for part in ("mean", "low", "high"))
-    axes.plot(places, mean, color=colour(name), linewidth=1.0, alpha=0.5)
+    axes.plot(places, mean, color=look(name).colour, linewidth=1.0, alpha=0.5)
     axes.errorbar(
         places,
         mean,
         yerr=[mean - low, high - mean],
-        color=colour(name),
-        marker=MARKERS.get(name, "o"),
+        color=look(name).colour,
+        marker=look(name).marker,
         linestyle="none",
         elinewidth=1.6,
         capsize=3,
-        label=label(name),
+        label=look(name).label,
     )
 
 
-def _spread_curve(axes: Any, name: str, array: np.ndarray) -> None:
+def _spread_curve(axes: Any, name: Name, array: np.ndarray) -> None:
     array = _matrix(name, array)
     positive = np.where(array > 0, array, np.nan)
     seen = ~np.isnan(positive).all(1)
@@ -219,14 +230,14 @@ def _spread_curve(axes: Any, name: str, array: np.ndarray) -> None:
         return
     x = np.arange(1, len(array) + 1)[seen]
     low, median, high = np.nanquantile(positive[seen], [0.25, 0.5, 0.75], axis=1)
-    axes.fill_between(x, low, high, color=colour(name), alpha=0.15, linewidth=0)
-    axes.plot(x, median, color=colour(name), linewidth=1.4, label=label(name))
+    axes.fill_between(x, low, high, color=look(name).colour, alpha=0.15, linewidth=0)
+    axes.plot(x, median, color=look(name).colour, linewidth=1.4, label=look(name).label)
 
 
-def _matrix(name: str, array: np.ndarray) -> np.ndarray:
+def _matrix(name: Name, array: np.ndarray) -> np.ndarray:
     array = np.asarray(array, dtype=float)
     if array.ndim != 2 or not array.size:
-        raise ShapeError(f"values of {name!r} must be a non-empty matrix, got shape {list(array.shape)}")
+        raise ShapeError(f"values of {look(name).label!r} must be a non-empty matrix, got shape {list(array.shape)}")
     return array
 
 

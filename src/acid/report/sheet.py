@@ -11,7 +11,7 @@ import numpy as np
 
 from acid.errors import ShapeError
 from acid.report.images import as_frames, enlarge
-from acid.report.style import ALARM, INK, PAPER, QUIET, RULE, colour, font, label
+from acid.report.style import ALARM, INK, PAPER, QUIET, RULE, Name, font, look
 
 _GAP = 6  # between frames
 _MARGIN = 16
@@ -25,7 +25,7 @@ _NOTE = 15  # height of a line of small text
 class SheetRow:
     """Frames of one kind for one condition, with a short text under each."""
 
-    condition: str  # "original", "acid", ...: rows of one condition stand together under its colour
+    condition: Name  # who acted
     kind: str  # "imagined", "executed"
     frames: np.ndarray  # uint8 [T, H, W, 3]
     notes: Sequence[str] = ()  # e.g. the error at each step; empty or one per frame
@@ -97,16 +97,20 @@ def _check(rows: Sequence[SheetRow], start: np.ndarray | None, goal: np.ndarray 
     if not rows:
         raise ShapeError("an image sheet needs at least one row, got none")
     ends = [(name, frame[None]) for name, frame in (("start", start), ("goal", goal)) if frame is not None]
-    (first, reference), *others = [*ends, *((f"{r.condition} {r.kind}", r.frames) for r in rows)]
+    (first, reference), *others = [*ends, *((f"{look(r.condition).label} {r.kind}", r.frames) for r in rows)]
     shape = as_frames(first, reference).shape[1:]
     for name, frames in others:
         if as_frames(name, frames).shape[1:] != shape:
             raise ShapeError(f"frames of {name!r} are {list(frames.shape[1:])}, the {first} is {list(shape)}")
     for row in rows:
         if any(not 0 <= frame < len(row.frames) for frame in row.marked):
-            raise ShapeError(f"{row.condition} {row.kind} marks {list(row.marked)} of {len(row.frames)} frames")
+            raise ShapeError(
+                f"{look(row.condition).label} {row.kind} marks {list(row.marked)} of {len(row.frames)} frames"
+            )
         if row.notes and len(row.notes) != len(row.frames):
-            raise ShapeError(f"{row.condition} {row.kind} has {len(row.notes)} notes for {len(row.frames)} frames")
+            raise ShapeError(
+                f"{look(row.condition).label} {row.kind} has {len(row.notes)} notes for {len(row.frames)} frames"
+            )
     columns = max(len(row.frames) for row in rows)
     if titles and len(titles) != columns:
         raise ShapeError(f"{len(titles)} titles for {columns} columns of frames")
@@ -151,8 +155,8 @@ def _draw_row(
     draw.text((_MARGIN + _BAR + 8, middle + 9), row.kind, fill=QUIET, font=font(12), anchor="lm")
     draw.text(
         (_MARGIN + _BAR + 8, middle - 9),
-        label(row.condition),
-        fill=colour(row.condition),
+        look(row.condition).label,
+        fill=look(row.condition).colour,
         font=font(13, bold=True),
         anchor="lm",
     )
@@ -163,4 +167,4 @@ def _draw_conditions(draw: Any, layout: _Layout, rows: Sequence[SheetRow]) -> No
     for i, (top, row) in enumerate(zip(layout.tops, rows, strict=True)):
         continues = i + 1 < len(rows) and rows[i + 1].condition == row.condition
         bottom = layout.tops[i + 1] if continues else top + layout.height
-        draw.rectangle((_MARGIN, top, _MARGIN + _BAR - 1, bottom), fill=colour(row.condition))
+        draw.rectangle((_MARGIN, top, _MARGIN + _BAR - 1, bottom), fill=look(row.condition).colour)

@@ -1,9 +1,10 @@
-"""One look for everything that is drawn: colours by condition (safe for colour-blind readers), fonts, formats."""
+"""One look for everything that is drawn: colours that colour-blind readers can tell apart, fonts, formats."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,34 +19,19 @@ QUIET = "#8a8a8a"
 RULE = "#d9d9d9"
 PAPER = "#ffffff"
 ALARM = "#d00000"
+TRUE, IMAGINED = "#6e6e6e", "#0072b2"  # what happened, and what was imagined
 
-# After Okabe and Ito. ACID is the only strong blue, Original the only dark grey.
-COLOURS: Mapping[str, str] = {
-    "original": "#6e6e6e",
-    "acid": "#0072b2",
-    "control": "#e69f00",
-    "policy": "#009e73",
-    "random": "#cc79a7",
-    "noop": "#b5b5b5",
-    "goal": INK,
-}
-LABELS: Mapping[str, str] = {
-    "original": "Original",
-    "acid": "ACID",
-    "control": "‖a‖² control",
-    "policy": "Policy",
-    "random": "Random",
-    "noop": "No-op",
-    "change": "Reward for change",
-    "turn": "Turn penalty",
-    "prior": "Prior mean",
-    "chance": "Random cost",
-    "best": "Best of pool",
-    "clipped": "Original, clipped",
-    "acid-clipped": "ACID, clipped",
-    "acid-path": "ACID of the path",
-}
-MARKERS: Mapping[str, str] = {"original": "s", "acid": "o", "control": "^", "policy": "D", "random": "x", "noop": "v"}
+
+@dataclass(frozen=True)
+class Look:
+    """How one thing is shown wherever it appears."""
+
+    label: str
+    colour: str
+    marker: str = "o"
+
+
+Name = str | Look  # a plain name is shown as it is, in a colour that is always the same for it
 _OTHERS = ("#d55e00", "#56b4e9", "#882255", "#44aa99")
 
 _RC: Mapping[str, Any] = {
@@ -78,13 +64,8 @@ _RC: Mapping[str, Any] = {
 }
 
 
-def colour(name: str) -> str:
-    """The colour of a condition; a stable one for names that are not conditions."""
-    return COLOURS.get(name) or _OTHERS[sum(name.encode()) % len(_OTHERS)]
-
-
-def label(name: str) -> str:
-    return LABELS.get(name, name)
+def look(name: Name) -> Look:
+    return name if isinstance(name, Look) else Look(name, _OTHERS[sum(name.encode()) % len(_OTHERS)])
 
 
 @contextmanager

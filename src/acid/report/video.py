@@ -11,7 +11,7 @@ import numpy as np
 
 from acid.errors import AcidError, ShapeError
 from acid.report.images import as_frames, enlarge
-from acid.report.style import INK, PAPER, QUIET, RULE, colour, font, label
+from acid.report.style import INK, PAPER, QUIET, RULE, Name, font, look
 
 _GAP = 8
 _MARGIN = 12
@@ -24,7 +24,7 @@ _FORMATS = (".mp4", ".gif")
 class Panel:
     """One film. A single frame (a goal) stands still; a film shorter than the longest holds its last frame."""
 
-    condition: str  # "original", "acid", "goal", ...
+    condition: Name  # who acted
     frames: np.ndarray  # uint8 [T, H, W, 3]
     kind: str = ""  # "imagined", "executed"
     notes: Sequence[str] = ()  # under each frame; empty or one per frame
@@ -46,12 +46,14 @@ def side_by_side(path: str | Path, panels: Sequence[Panel], *, fps: float = 10, 
 def _check(panels: Sequence[Panel]) -> None:
     if not panels:
         raise ShapeError("a video needs at least one panel, got none")
-    heights = {as_frames(panel.condition, panel.frames).shape[1] for panel in panels}
+    heights = {as_frames(look(panel.condition).label, panel.frames).shape[1] for panel in panels}
     if len(heights) > 1:
         raise ShapeError(f"panels side by side need one height, got {sorted(heights)}")
     for panel in panels:
         if panel.notes and len(panel.notes) != len(panel.frames):
-            raise ShapeError(f"{panel.condition} has {len(panel.notes)} notes for {len(panel.frames)} frames")
+            raise ShapeError(
+                f"{look(panel.condition).label} has {len(panel.notes)} notes for {len(panel.frames)} frames"
+            )
 
 
 def _compose(panels: Sequence[Panel], step: int, scale: int) -> np.ndarray:
@@ -77,8 +79,8 @@ def _draw_panel(canvas: Any, draw: Any, panel: Panel, step: int, left: int, scal
     image = enlarge(panel.frames[step], scale)
     top = _MARGIN + _TITLE
     name = font(13, bold=True)
-    title = label(panel.condition)
-    draw.text((left, top - 8), title, fill=colour(panel.condition), font=name, anchor="ls")
+    title = look(panel.condition).label
+    draw.text((left, top - 8), title, fill=look(panel.condition).colour, font=name, anchor="ls")
     if panel.kind:
         after = left + draw.textlength(title + " ", font=name)
         draw.text((after, top - 8), panel.kind, fill=QUIET, font=font(12), anchor="ls")

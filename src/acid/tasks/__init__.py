@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import re
 
 from acid.errors import AcidError, look_up
-from acid.tasks.base import Behaviour, Task
+from acid.tasks.base import Behaviour, Setup, Task
 
 TASKS = {
     "reacher": ("acid.tasks.reacher", "Reacher"),
@@ -17,15 +18,24 @@ TASKS = {
 }
 
 
+def task_class(name: str) -> type[Task]:
+    """A registered task by name, or a class of your own as `package.module:Class`."""
+    module, cls = name.split(":", 1) if ":" in name else look_up(TASKS, name, "task")
+    try:
+        found = getattr(importlib.import_module(module), cls, None)
+    except ModuleNotFoundError as error:
+        extra = f"run: pip install 'acid-planning[{name}]'" if name in TASKS else "check the name or install it"
+        raise AcidError(f"task {name!r} needs the package {error.name!r}; {extra}") from error
+    if not (isinstance(found, type) and issubclass(found, Task)):
+        raise AcidError(f"{name!r} does not name a class derived from acid.tasks.Task")
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", found.name):
+        raise AcidError(f"the task {name!r} calls itself {found.name!r}, which cannot be the name of a folder")
+    return found
+
+
 def make(name: str, *, size: int = 64) -> Task:
     """A task by name with square images of `size` pixels."""
-    module, cls = look_up(TASKS, name, "task")
-    try:
-        return getattr(importlib.import_module(module), cls)(size=size)
-    except ModuleNotFoundError as error:
-        raise AcidError(
-            f"task {name!r} needs the package {error.name!r}; run: pip install 'acid-planning[{name}]'"
-        ) from error
+    return task_class(name)(size=size)  # type: ignore[call-arg]  # every task takes it
 
 
-__all__ = ["TASKS", "Behaviour", "Task", "make"]
+__all__ = ["TASKS", "Behaviour", "Setup", "Task", "make", "task_class"]

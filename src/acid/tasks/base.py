@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 import gymnasium
@@ -17,6 +18,21 @@ class Behaviour(Protocol):
     def act(self, task: Task) -> np.ndarray:
         """The next environment action [a]."""
         ...
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How a task is planned and tested unless the user says otherwise; by default as published for Le-WM and PLDM."""
+
+    goal_offset: int | None = 25  # environment steps from a start to its goal; None: the task draws goals of its own
+    budget: int = 50  # environment steps that an agent is given
+    horizon: int = 5  # model steps of a plan, all executed before the next plan is made
+    samples: int = 300  # N, J and K of the search
+    iterations: int = 30
+    elites: int = 30
+    context: int = 1  # frames that an agent is shown at the start of an episode
+    judges_paths: bool = False  # the plan's path is compared with the one that was driven, not only its end
+    own_lambda: bool = False  # λ is chosen for this task alone, not once for the world model on all its tasks
 
 
 def checked_size(size: int) -> int:
@@ -40,8 +56,10 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
     name: ClassVar[str]
     metric: ClassVar[str] = "success"
     higher_is_better: ClassVar[bool] = True
+    error_unit: ClassVar[str] = "states"  # of `error`
     frameskip: ClassVar[int] = 5  # environment steps per model step
     episode_steps: ClassVar[int] = 200  # length of a collected episode
+    setup: ClassVar[Setup] = Setup()
 
     size: int
 
@@ -123,6 +141,25 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
     def moved(self, before: np.ndarray, after: np.ndarray) -> bool:
         """Whether a step from one state to the next changed what the success test compares."""
         return not np.array_equal(self.pose(before), self.pose(after))
+
+    def command(self, action: np.ndarray) -> np.ndarray:
+        """The action for `advance` that carries out what a world model of this task plans, [a]; often the same."""
+        return action
+
+    def last_action(self, states: np.ndarray) -> np.ndarray | None:
+        """What led from the last state but one of [C, S] to the last, as a planned action [a], if it can be told."""
+        return None
+
+    def plan_metrics(self, state: np.ndarray, actions: np.ndarray, path: np.ndarray) -> dict[str, np.ndarray]:
+        """Errors of plans [..., k, a] made in a state against the states [k, S] that were really passed: [...] each.
+
+        Only for tasks whose setup judges paths; `metric` names one of them.
+        """
+        return {}
+
+    def events(self) -> dict[str, bool]:
+        """What happened in the last step and counts if it ever happens in an episode, e.g. a collision."""
+        return {}
 
     def draw_goal(self, rng: np.random.Generator) -> np.ndarray:
         """A random goal state [S] for the episode that the task is in; only for tasks with goals of their own."""

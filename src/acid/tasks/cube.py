@@ -30,6 +30,7 @@ class Cube(MujocoTask):
     """
 
     name: ClassVar[str] = "cube"
+    error_unit: ClassVar[str] = "m"
     episode_steps: ClassVar[int] = 120
     camera = "front_pixels"
     # Unlike the rest of the integration state these change: no forces are applied, no constraint is switched off.

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 
-from acid.data.poses import STEP_SECONDS, to_world, wrap
+from acid.data.poses import STEP_SECONDS, WAYPOINT, displacements, integrate, to_world, wrap
 from acid.data.recon import square_frame
 from acid.errors import ShapeError
-from acid.tasks.base import Task, checked_size, on_circle
+from acid.tasks.base import Setup, Task, checked_size, on_circle
 from acid.tasks.navigation_behaviour import NavigationBehaviour
 from acid.tasks.navigation_scene import NavigationScene
 from acid.tasks.navigation_world import HALF, ROBOT_RADIUS, World, plan_world
@@ -35,12 +35,19 @@ _OPEN_SCENES = 8  # worlds that stay ready to be drawn; each holds a few megabyt
 class Navigation(Task):
     """Actions: speed in m/s and yaw rate in rad/s for 0.25 s. State [4]: world, x, y, yaw (m, rad).
 
+    World models of this task plan displacements (dx, dy, dyaw in m and rad); `command` tells how to drive one.
     Frames are RECON's: a 4:3 picture with a horizontal field of 99°, squeezed into a square. `worlds` is how many
     worlds episodes start in; a state may name any.
     """
 
     name: ClassVar[str] = "navigation"
+    metric: ClassVar[str] = "ate_waypoints"
+    higher_is_better: ClassVar[bool] = False
+    error_unit: ClassVar[str] = "m"
     frameskip: ClassVar[int] = 1
+    setup: ClassVar[Setup] = Setup(
+        8, budget=8, horizon=8, samples=80, iterations=1, elites=5, context=4, judges_paths=True, own_lambda=True
+    )
     episode_steps: ClassVar[int] = 60
 
     def __init__(self, *, size: int = 64, worlds: int = WORLDS) -> None:
@@ -106,18 +113,35 @@ class Navigation(Task):
         """Whether the robot has room at a pose of a world."""
         return bool(plan_world(world).clearance(np.asarray(pose)[:2]) >= ROBOT_RADIUS)
 
-    def command_for(self, displacement: np.ndarray) -> np.ndarray:
+    def command(self, action: np.ndarray) -> np.ndarray:
         """The action [2] that brings the robot nearest to a displacement (dx, dy, dyaw in m and rad), within bounds.
 
         A differential drive cannot move sideways. Along an arc the yaw changes by twice the bearing of its end; where
         the two disagree the robot turns by their mean and covers the distance.
         """
-        dx, dy, turn = np.asarray(displacement, np.float64)
+        dx, dy, turn = np.asarray(action, np.float64)
         way = -1.0 if dx < 0 else 1.0
         bearing = np.arctan2(way * dy, way * dx) if dx or dy else turn / 2
         turned = bearing + turn / 2
         length = np.hypot(dx, dy) / np.sinc(turned / (2 * np.pi))  # of the arc with this chord
         return np.clip([way * length / STEP_SECONDS, turned / STEP_SECONDS], *self.action_bounds).astype(np.float32)
+
+    def last_action(self, states: np.ndarray) -> np.ndarray | None:
+        """The last displacement [3], which the robot's wheels tell."""
+        return displacements(states[-2:, 1:])[0] if len(states) > 1 else None
+
+    def plan_metrics(self, state: np.ndarray, actions: np.ndarray, path: np.ndarray) -> dict[str, np.ndarray]:
+        """ATE and RPE of planned displacements, as published: without alignment, places only, the present one left out.
+
+        ATE is the root mean square distance between places of the same time, RPE that between single steps.
+        """
+        planned = integrate(actions, state[1:])[..., 1:, :2]
+        off = planned - path[:, 1:3]
+        ate, rpe = (np.sqrt(np.square(d).sum(-1).mean(-1)) for d in (off, np.diff(off, axis=-2)))
+        return {"ate_waypoints": ate / WAYPOINT, "rpe_waypoints": rpe / WAYPOINT, "ate_m": ate, "rpe_m": rpe}
+
+    def events(self) -> dict[str, bool]:
+        return {"collided": self.collided}
 
     def get_state(self) -> np.ndarray:
         return np.array([self._world, *self._pose])

@@ -20,6 +20,7 @@ class Reacher(MujocoTask):
     """Actions: torques of shoulder and wrist in [−1, 1]; 0.02 s a step. The target of the original task is hidden."""
 
     name: ClassVar[str] = "reacher"
+    error_unit: ClassVar[str] = "rad"
     camera = "fixed"
 
     def __init__(self, *, size: int = 64, quality: Quality = "fast") -> None:

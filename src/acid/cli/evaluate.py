@@ -1,0 +1,123 @@
+"""`acid eval` and `acid results`: compare conditions on held-out episodes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import tyro
+
+from acid.cli.options import Cells, Compute, On, Search, SearchOptions, Where
+from acid.cli.progress import bar
+from acid.errors import AcidError
+
+if TYPE_CHECKING:
+    from acid.evaluation import Cell, CellContender, SearchSpec
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Evaluate a cell on held-out, paired episodes; continues where an earlier run stopped."""
+
+    where: Cells = field(default_factory=Where)
+    conditions: tuple[str, ...] = ()
+    """Of original, acid, acid-path, control, change, turn, clipped, acid-clipped, prior, chance, best, noop, random
+    and policy. Default: original, acid, and what the task is usually compared with."""
+    lambdas: tuple[float, ...] = ()
+    """λ of the conditions that have a weight, a run for each; default: the one that was chosen."""
+    search: Search = field(default_factory=SearchOptions)
+    episodes: int = 200
+    split: Literal["test", "select"] = "test"
+    """λ is chosen on "select", and remembered in the user's folder, and reported on "test"."""
+    seed: int = 0
+    data: Path | None = None
+    """Draw the instances from this dataset instead of using the shipped ones."""
+    processes: int = 2
+    batch: int | None = None
+    """Episodes planned for at once; default: what suits the world model."""
+    fresh: bool = False
+    """Replace earlier results of these conditions."""
+    compute: On = field(default_factory=Compute)
+
+    def run(self) -> None:
+        from acid.evaluation import Local, Protocol, evaluate
+        from acid.evaluation.kits import kit_of
+        from acid.tables.program import remember_lambdas
+
+        cell = self.where.cell()
+        contenders = self._contenders(cell, self.search.spec(cell))
+        if self.data:
+            usual = Protocol.of(cell.task_class.setup, episodes=self.episodes, split=self.split, seed=self.seed)
+            drawn = cell.draw(self.data, usual)
+            print(f"drew {len(drawn.unsolved)} instances; {drawn.share_solved:.1%} of the draws were solved already")
+        with bar(f"evaluate {self.where.task}", "episode") as progress:
+            found = evaluate(
+                self.where.task,
+                contenders,
+                episodes=self.episodes,
+                split=self.split,
+                seed=self.seed,
+                results=self.where.results,
+                engine=Local(self.processes),
+                batch=self.batch or kit_of(cell.model).batch,
+                fresh=self.fresh,
+                progress=progress,
+            )
+        print(found)
+        if self.split == "select" and any(contender.lam is not None for contender in contenders.values()):
+            print(remember_lambdas(cell))
+
+    def _contenders(self, cell: Cell, spec: SearchSpec) -> dict[str, CellContender]:
+        from acid.evaluation import Bench, CellContender, Protocol, condition
+
+        chosen = [condition(name) for name in self.conditions or _usual(cell)]
+        if self.lambdas and not any(entry.weighted for entry in chosen):
+            raise AcidError("none of these conditions has a weight: leave --lambdas out")
+        bench, found = Bench(cell, spec, Protocol.of(cell.task_class.setup)), {}
+        for entry in chosen:
+            entry.check_applies(bench)
+            for lam in (self.lambdas or [cell.chosen_lambda(entry)]) if entry.weighted else [None]:
+                name = entry.name if lam is None else f"{entry.name} λ {lam:g}"
+                where = (self.compute.resolved, self.compute.planning_precision)
+                found[name] = CellContender(cell, entry.name, lam, spec, *where)
+        return found
+
+
+def _usual(cell: Cell) -> list[str]:
+    """What a task is usually compared with."""
+    if cell.task_class.setup.judges_paths:
+        return ["original", "acid", "turn", "prior", "best"]
+    policy = ["policy"] if cell.has("policy") and cell.task_class.setup.goal_offset is not None else []
+    return ["original", "acid", "control", *policy, "random", "noop"]
+
+
+@dataclass(frozen=True)
+class Results:
+    """Summarise everything in a results folder, each condition against Original on the same episodes."""
+
+    results: Annotated[Path, tyro.conf.Positional] = Path("results")
+    split: Literal["test", "select"] = "test"
+    metric: str | None = None
+    """Another number of the rows, e.g. final_error or ate_m."""
+    starts: Literal["strict", "paper"] = "strict"
+    """Which episodes count: those not solved at the start, or as many of the first draws (as published work does)."""
+    json: bool = False
+    figures: Path | None = None
+    """Also draw success against budget and the λ sweeps into this folder."""
+
+    def run(self) -> None:
+        from acid.evaluation import summarise, table
+
+        summaries = summarise(self.results, split=self.split, metric=self.metric, starts=self.starts)
+        if self.json:
+            print(json.dumps([summary.as_dict() for summary in summaries], indent=2, ensure_ascii=False))
+        else:
+            print(table(summaries))
+        if self.figures:
+            from acid.tables.figures import draw_results
+
+            for path in draw_results(self.results, self.figures):
+                print(f"wrote {path}", file=sys.stderr)

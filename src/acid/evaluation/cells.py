@@ -1,0 +1,261 @@
+"""A cell of a table: one task with one world model, its verifier and what else was trained for it.
+
+What is shipped is read from the package and never written. What a user draws or chooses goes to the user's folder,
+which is looked in first: the cell's own folder if it was named, else the folder of results.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from acid import checkpoint, models, tasks
+from acid.errors import AcidError, CheckpointError, DataError, did_you_mean
+from acid.evaluation.conditions import Condition, measured, terms
+from acid.evaluation.instances import load_instances, save_instances
+from acid.evaluation.kits import Kit, kit_of
+from acid.evaluation.pools import SharedPool
+from acid.evaluation.protocol import Instances, Protocol, draw_instances
+from acid.evaluation.provenance import Provenance
+from acid.evaluation.searches import SearchSpec
+from acid.planning import Cost, Planner
+from acid.verifier import Policy, Verifier
+
+ASSETS = Path(__file__).resolve().parent.parent / "assets"
+RESULTS = Path("results")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Where a cell's parts are: subfolders model, verifier, policy, decoder, readout. By default what is shipped.
+
+    folder: a cell of the user's own. user: where instances and λ of a shipped cell are kept if the user makes new ones.
+    """
+
+    task: str = "reacher"
+    model: str = "lewm"
+    folder: Path | None = None
+    user: Path = RESULTS
+
+    def __post_init__(self) -> None:
+        name = f"{self.task}/{self.model}"
+        if self.folder is None and name not in shipped():
+            raise AcidError(f"no weights are shipped for {name!r}; pass --folder{did_you_mean(name, shipped())}")
+        if Path(self.model).name != self.model:
+            raise AcidError(f"the name of a world model must not contain a path, got {self.model!r}")
+
+    @property
+    def task_class(self) -> type[tasks.Task]:
+        return tasks.task_class(self.task)
+
+    @property
+    def root(self) -> Path:
+        return ASSETS / self.task / self.model if self.folder is None else Path(self.folder)
+
+    def has(self, part: str) -> bool:
+        return (self.root / part).is_dir()
+
+    def stored(self, part: str) -> checkpoint.Checkpoint:
+        """A part's checkpoint, which must be of this task and model."""
+        found = checkpoint.load(self.root / part)
+        for name, wanted in (("task", self.task_class.name), ("model", self.model)):
+            recorded = found.metadata.get(name, wanted)
+            if recorded != wanted:
+                raise CheckpointError(f"{self.root / part} was made for the {name} {recorded!r}, not for {wanted!r}")
+        return found
+
+    def fingerprints(self, parts: Sequence[str]) -> dict[str, str]:
+        return {part: checkpoint.fingerprint(self.root / part) for part in parts}
+
+    def instances(self, protocol: Protocol) -> Instances:
+        """Drawn by the user, or shipped; λ is chosen by the strict protocol alone, so solved starts are left out."""
+        places = [folder / _instances_file(protocol) for folder in self._folders()]
+        path = next((path for path in places if path.is_file()), places[0])
+        found = load_instances(path, protocol, self.task_class.name)
+        return Instances(found.unsolved) if protocol.split == "select" else found
+
+    def draw(self, data: Path, protocol: Protocol) -> Instances:
+        """Draw instances from the episodes that this cell's world model never saw, and keep them."""
+        from acid.data import Episodes, partition
+
+        episodes = Episodes(data, require=("action", "state"))
+        held_out = partition(episodes)
+        recorded = self.stored("model").metadata.get("partition")
+        if recorded is not None and recorded["held_out"] != held_out.held_out_share:
+            raise DataError(f"{data} holds out {held_out.held_out_share:g} of its episodes, {self.root} another share")
+        task = tasks.make(self.task)
+        instances = draw_instances(episodes, held_out.held_out.tolist(), task, protocol)
+        save_instances(next(self._folders()) / _instances_file(protocol), instances, protocol, task.name)
+        return instances
+
+    @property
+    def lambdas(self) -> Mapping[str, float]:
+        """The λ chosen so far, by condition."""
+        for path in self._lambda_files():
+            if path.is_file():
+                return _read_lambdas(path)
+        return {}
+
+    def chosen_lambda(self, condition: Condition) -> float | None:
+        """The λ chosen for a condition on episodes that are not reported; None for one without a weight."""
+        if not condition.weighted:
+            return None
+        found = self.lambdas
+        if condition.chosen_as not in found:
+            raise AcidError(
+                f"no λ of {condition.chosen_as!r} was chosen for {self.root}: pass one, or run "
+                f"`acid eval {self.task} --model {self.model} --split select` first"
+            )
+        return found[condition.chosen_as]
+
+    def choose_lambdas(self, lambdas: Mapping[str, float], reason: str) -> Path:
+        """Remember which λ to plan with under each condition, and why."""
+        path = next(self._lambda_files())
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = {**self.lambdas, **lambdas, "reason": reason}
+        path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        return path
+
+    def _folders(self) -> Iterator[Path]:
+        """Where instances may be, the user's first."""
+        if self.folder is not None:
+            yield Path(self.folder)
+        yield self.user / self.task_class.name
+        yield ASSETS / self.task
+
+    def _lambda_files(self) -> Iterator[Path]:
+        """One λ serves a world model on all its tasks, unless the task or the user's folder has its own."""
+        if self.folder is not None:
+            yield Path(self.folder) / "lambda.json"
+            return
+        own = self.task_class.setup.own_lambda
+        for root in (self.user, ASSETS):
+            yield root / self.task / self.model / "lambda.json" if own else root / f"lambda-{self.model}.json"
+
+
+class Bench:
+    """A cell at work: its parts on one device, the search and the protocol. Everything is loaded once, when needed."""
+
+    def __init__(
+        self,
+        cell: Cell,
+        spec: SearchSpec,
+        protocol: Protocol,
+        *,
+        device: str = "cpu",
+        precision: str = "float32",
+        pooled_with: Collection[str] | None = (),
+    ) -> None:
+        """pooled_with: conditions that share a pool, if the search has one iteration; None: each plans by itself."""
+        self.cell = cell
+        self.spec = spec
+        self.protocol = protocol
+        self._device = device
+        self._precision = precision
+        self._pooled_with = pooled_with
+
+    @property
+    def setup(self) -> tasks.Setup:
+        return self.cell.task_class.setup
+
+    @cached_property
+    def task(self) -> tasks.Task:
+        """To be asked about actions; episodes are played in another."""
+        return tasks.make(self.cell.task)
+
+    @cached_property
+    def model(self) -> Any:
+        self.cell.stored("model")
+        model = models.load(self.cell.root / "model", device=self._device)
+        size = self.task.action_size if not self.setup.judges_paths else model.scaler.env_size
+        if model.scaler.env_size != size:
+            raise CheckpointError(
+                f"{self.cell.root / 'model'} was trained on actions of size {model.scaler.env_size}, "
+                f"but the task {self.cell.task!r} takes {size}"
+            )
+        return model
+
+    @cached_property
+    def kit(self) -> Kit:
+        metadata = self.cell.stored("verifier").metadata
+        verifier = Verifier.load(self.cell.root / "verifier", device=self._device)
+        try:
+            return kit_of(self.cell.model)(self.model, verifier, metadata)
+        except CheckpointError as error:
+            raise CheckpointError(f"{self.cell.root}: {error}") from error
+
+    @cached_property
+    def policy(self) -> Policy:
+        self.cell.stored("policy")
+        return Policy.load(self.cell.root / "policy", device=self._device)
+
+    @cached_property
+    def readout(self) -> Callable[[Tensor], Tensor] | None:
+        """What tells the pose that a latent shows, if the cell has one."""
+        from acid.models.readout import Readout
+
+        return Readout.load(self.cell.root / "readout", device=self._device) if self.cell.has("readout") else None
+
+    @cached_property
+    def decoder(self) -> Callable[[Tensor], Tensor] | None:
+        """Latents [..., P, D] to uint8 images [..., S, S, 3], if the cell or its model can draw them."""
+        if self.cell.has("decoder"):
+            return models.load_decoder(self.cell.root / "decoder", device=self._device).pixels
+        if hasattr(self.model, "decode"):
+            return lambda latents: (self.model.decode(latents) * 255).round().to(torch.uint8)
+        return None
+
+    @property
+    def pooled(self) -> bool:
+        """Whether agents choose from one pool of candidates."""
+        return self._pooled_with is not None and self.spec.method == "cem" and self.spec.iterations == 1
+
+    @cached_property
+    def shared_pool(self) -> SharedPool:
+        planner = self.kit.planner(Cost([self.kit.goal()]), self.spec, precision=self._precision)
+        return SharedPool(planner, terms(self.kit, self._pooled_with or ()), initial=self.initial)
+
+    def initial(self, situation: Any) -> Tensor | None:
+        return self.kit.initial(self.spec.candidates, situation)
+
+    def cost(self, condition: Condition, lam: float | None) -> Cost:
+        """What a condition's search minimises. All report consistency; only ACID's search sees it."""
+        term = [] if condition.term is None else [condition.term(self.kit, 0.0 if lam is None else lam)]
+        report = [measured(self.kit)]
+        return Cost([self.kit.goal(), *term, *(r for r in report if r.name not in {t.name for t in term})])
+
+    def planner(self, condition: Condition, lam: float | None) -> Planner:
+        low, high = self.task.action_bounds
+        bounds = (torch.from_numpy(low), torch.from_numpy(high)) if condition.bounded else None
+        return self.kit.planner(self.cost(condition, lam), self.spec, bounds=bounds, precision=self._precision)
+
+    def provenance(self, condition: Condition) -> Provenance:
+        return Provenance(self.cell.fingerprints(condition.needs))
+
+
+def shipped() -> list[str]:
+    """The cells that weights are shipped for, as task/model."""
+    return sorted(f"{p.parent.name}/{p.name}" for p in ASSETS.glob("*/*") if (p / "model").is_dir())
+
+
+def _instances_file(protocol: Protocol) -> str:
+    return f"instances-{protocol.split}.jsonl"
+
+
+def _read_lambdas(path: Path) -> dict[str, float]:
+    try:
+        content = json.loads(path.read_text())
+        found = {name: float(value) for name, value in content.items() if name != "reason"}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise DataError(f"{path} does not hold a λ by condition ({error}); remove it and choose again") from error
+    if not all(math.isfinite(value) and value >= 0 for value in found.values()):
+        raise DataError(f"{path} holds a λ that is negative or not finite; remove it and choose again")
+    return found

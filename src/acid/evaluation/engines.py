@@ -1,0 +1,72 @@
+"""Where jobs run. Today: processes of this machine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import CancelledError, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+from typing import Protocol
+
+from acid.errors import AcidError
+from acid.evaluation.jobs import Job, Progress
+
+
+class Engine(Protocol):
+    """Runs jobs until their rows are complete; calling again continues."""
+
+    def run(self, jobs: Sequence[Job], progress: Progress) -> None: ...
+
+
+class Local:
+    """One thread each: candidates fill one core, and parallel conditions are worth more than parallel matrices."""
+
+    def __init__(self, processes: int = 1) -> None:
+        if processes < 1:
+            raise AcidError(f"processes must be at least 1, got {processes}")
+        self.processes = processes
+
+    def run(self, jobs: Sequence[Job], progress: Progress) -> None:
+        total, before = sum(job.size for job in jobs), 0
+        if self.processes == 1 or len(jobs) < 2:
+            for job in jobs:
+                run_job(job, lambda done, _, before=before: progress(before + done, total))
+                before += job.size
+            return
+        spawn = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(self.processes, mp_context=spawn, initializer=end_with_parent) as pool:
+            futures = [pool.submit(run_job, job) for job in jobs]
+            try:
+                while not all(future.done() for future in futures):
+                    progress(sum(min(sum(map(_lines, job.files)), job.size) for job in jobs), total)
+                    time.sleep(0.5)
+                for future in futures:
+                    future.result()
+            except (BrokenProcessPool, CancelledError) as error:
+                raise AcidError("a worker process died; the same command continues with what is missing") from error
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        progress(total, total)
+
+
+def run_job(job: Job, progress: Progress | None = None) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    job.run(progress)
+
+
+def end_with_parent() -> None:
+    """A worker whose parent was killed must not go on for itself."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+
+def _lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0

@@ -1,0 +1,156 @@
+"""The front door: compare planners, or any agents, on paired held-out episodes of any task."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from acid import tasks
+from acid.errors import AcidError
+from acid.evaluation.agents import Agent, PlanningAgent
+from acid.evaluation.conditions import BASELINE
+from acid.evaluation.engines import Engine, Local
+from acid.evaluation.environments import as_task, draw_from_environment
+from acid.evaluation.jobs import CellContender, Contender, Job, Opened, Progress
+from acid.evaluation.protocol import Instance, Protocol, Split
+from acid.evaluation.provenance import Provenance
+from acid.evaluation.results import Starts, Summary, summarise_rows
+from acid.evaluation.rows import Row, read_rows
+from acid.evaluation.searches import SearchSpec
+from acid.evaluation.statistics import Paired, paired
+from acid.evaluation.table import table
+from acid.planning import Controller, Planner
+from acid.tasks import Task
+
+
+@dataclass(frozen=True)
+class AgentContender:
+    """An agent that is there already."""
+
+    condition: str
+    agent: Agent
+    model: str
+    search: SearchSpec | None = None
+    observation_size: int | None = None
+    lam: float | None = None
+
+    def open(self, protocol: Protocol, others: Sequence[Contender], benches: dict[Any, Any]) -> Opened:
+        return Opened(self.agent, Provenance(), self.observation_size)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rows of every agent on the same episodes, and what they say."""
+
+    rows: Sequence[Row]
+    baseline: str
+
+    def summaries(self, *, metric: str | None = None, starts: Starts = "strict") -> list[Summary]:
+        """One per agent, with intervals, each compared with the baseline on the same episodes."""
+        return summarise_rows(self.rows, metric=metric, starts=starts, baseline=self.baseline)
+
+    def difference(self, agent: str, other: str, *, metric: str | None = None) -> Paired:
+        """The mean of one agent less that of another on the episodes that both played, with interval and test."""
+        name = metric or self.rows[0].metric
+        values = [{r.pair: r.value(name) for r in self.rows if r.condition == one} for one in (agent, other)]
+        return paired(*({key: v for key, v in side.items() if v is not None} for side in values))
+
+    def table(self) -> str:
+        return table(self.summaries())
+
+    def __str__(self) -> str:
+        return self.table()
+
+
+def evaluate(
+    task: str | Task | Any,
+    agents: Mapping[str, Planner | Controller | Agent | CellContender],
+    *,
+    episodes: int = 200,
+    instances: Sequence[Instance] | None = None,
+    split: Split = "test",
+    seed: int = 0,
+    goal_offset: int | None = None,
+    budget: int | None = None,
+    baseline: str | None = None,
+    results: Path | None = None,
+    engine: Engine | None = None,
+    batch: int = 8,
+    fresh: bool = False,
+    progress: Progress | None = None,
+    **environment: Any,
+) -> Comparison:
+    """Play the same episodes with every agent and compare the outcomes in pairs.
+
+    task: the name of a registered task, `package.module:Class`, a `Task`, or a gymnasium environment with `get_state`
+        and `set_state`; how such an environment is observed and when it succeeds may be told by the keywords of
+        `as_task`.
+    agents: by name. A planner executes whole plans; a controller says how much of a plan is executed.
+    instances: starts and goals; by default those that are shipped with a task, or drawn by acting at random.
+    goal_offset, budget: in environment steps; by default the task's own.
+    baseline: what the others are compared with; "original" if there is one, else the first.
+    results: keep rows in this folder, and go on from those that are there; by default they are kept in memory.
+    """
+    if not agents:
+        raise AcidError("there are no agents to evaluate")
+    chosen: str | Task = task if isinstance(task, str) else as_task(task, **environment)
+    described = tasks.task_class(chosen) if isinstance(chosen, str) else chosen
+    protocol = Protocol.of(described.setup, episodes=episodes, split=split, seed=seed)
+    protocol = replace(protocol, goal_offset=goal_offset or protocol.goal_offset, budget=budget or protocol.budget)
+    contenders = [_contender(name, agent) for name, agent in agents.items()]
+    if instances is None:
+        instances = _instances(chosen, contenders, protocol)
+    names = [contender.condition for contender in contenders]
+    against = baseline or (BASELINE if BASELINE in names else names[0])
+    if against not in names:
+        raise AcidError(f"the baseline {against!r} is not among the agents {names}")
+    for contender in contenders:
+        if isinstance(contender, CellContender):
+            contender.check(protocol)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) if results is None else Path(results)
+        jobs = [Job(chosen, group, instances, protocol, folder, batch, fresh) for group in share_work(contenders)]
+        (engine or Local()).run(jobs, progress or (lambda done, total: None))
+        wanted = {instance.id for instance in instances}
+        rows = [row for row in read_rows(path for job in jobs for path in job.files) if row.instance in wanted]
+    return Comparison(rows, against)
+
+
+def share_work(contenders: Sequence[Contender]) -> list[tuple[Contender, ...]]:
+    """Groups for one job each: those that choose from the same candidates together, the others by themselves."""
+    groups: dict[Any, list[Contender]] = {}
+    for number, contender in enumerate(contenders):
+        shares = isinstance(contender, CellContender) and contender.pooled
+        groups.setdefault((contender.cell, contender.spec) if shares else number, []).append(contender)  # type: ignore[union-attr]
+    return [tuple(group) for group in groups.values()]
+
+
+def _contender(name: str, agent: Planner | Controller | Agent | CellContender) -> Contender:
+    if isinstance(agent, CellContender):
+        return agent
+    if isinstance(agent, Planner):
+        agent = Controller(agent, agent.horizon)
+    if not isinstance(agent, Controller):
+        return AgentContender(name, agent, type(agent).__name__)
+    if agent.warm_start:
+        raise AcidError(f"{name}: episodes of a batch end at different times, so a controller cannot warm-start here")
+    planner = agent.planner
+    spec = SearchSpec.of(planner.search, horizon=planner.horizon, repeats=planner.repeats)
+    size = getattr(planner.model, "observation_size", None)
+    model = type(planner.model).__name__
+    return AgentContender(name, PlanningAgent(planner, agent.execute), model, spec, size)
+
+
+def _instances(task: str | Task, contenders: Sequence[Contender], protocol: Protocol) -> Sequence[Instance]:
+    cells = [contender.cell for contender in contenders if isinstance(contender, CellContender)]
+    if cells:
+        return cells[0].instances(protocol)
+    if isinstance(task, str) and task in tasks.TASKS:
+        from acid.evaluation.cells import ASSETS
+        from acid.evaluation.instances import load_instances
+
+        return load_instances(ASSETS / task / f"instances-{protocol.split}.jsonl", protocol, task)
+    return draw_from_environment(tasks.make(task) if isinstance(task, str) else task, protocol)

@@ -1,0 +1,224 @@
+"""Work that can be sent to another process: some contenders on the same instances, with rows written as they come."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Protocol as Interface
+
+from acid import tasks
+from acid.errors import AcidError
+from acid.evaluation.agents import Agent
+from acid.evaluation.cells import Bench, Cell
+from acid.evaluation.conditions import condition
+from acid.evaluation.play import Episode, play
+from acid.evaluation.protocol import Instance, Protocol
+from acid.evaluation.provenance import Provenance
+from acid.evaluation.rows import Key, Row, RowFile
+from acid.evaluation.searches import SearchSpec
+
+if TYPE_CHECKING:
+    from acid.tasks import Task
+
+Progress = Callable[[int, int], None]  # episodes done, episodes in all
+
+
+class Opened(NamedTuple):
+    """A contender that is ready to act."""
+
+    agent: Agent
+    provenance: Provenance
+    observation_size: int | None  # pixels along each side of the images that it takes, if it cares
+
+
+class Contender(Interface):
+    """Someone to be evaluated: what its rows say of it, and how it is brought to act."""
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def condition(self) -> str: ...
+
+    @property
+    def search(self) -> SearchSpec | None: ...
+
+    @property
+    def lam(self) -> float | None: ...
+
+    def open(self, protocol: Protocol, others: Sequence[Contender], benches: dict[Any, Bench]) -> Opened:
+        """Get ready. `others` of the same job may share work; what they load together is kept in `benches`."""
+        ...
+
+
+@dataclass(frozen=True)
+class CellContender:
+    """A condition of a cell."""
+
+    cell: Cell
+    condition: str
+    lam: float | None
+    spec: SearchSpec
+    device: str = "cpu"
+    precision: str = "float32"
+    shares: bool = True  # candidates with others, where the search has one iteration; else it tells what it imagined
+
+    @property
+    def model(self) -> str:
+        return self.cell.model
+
+    @property
+    def search(self) -> SearchSpec | None:
+        return self.spec if condition(self.condition).searches else None
+
+    def open(self, protocol: Protocol, others: Sequence[Contender], benches: dict[Any, Bench]) -> Opened:
+        bench = benches.setdefault((self.cell, self.spec), self._bench(protocol, [*others, self]))
+        chosen = condition(self.condition)
+        return Opened(chosen.build(bench, self.lam), bench.provenance(chosen), bench.model.observation_size)
+
+    def check(self, protocol: Protocol) -> None:
+        """Complain before the work begins."""
+        condition(self.condition).check(self._bench(protocol, [self]), self.lam)
+
+    @property
+    def pooled(self) -> bool:
+        """Whether it may share its candidates with others."""
+        return self.shares and self.search is not None and (self.spec.method, self.spec.iterations) == ("cem", 1)
+
+    def _bench(self, protocol: Protocol, others: Sequence[Contender]) -> Bench:
+        together = {other.condition for other in others} if self.shares else None
+        return Bench(self.cell, self.spec, protocol, device=self.device, precision=self.precision, pooled_with=together)
+
+
+@dataclass(frozen=True)
+class Job:
+    """Contenders that play the same instances one batch at a time."""
+
+    task: str | Task  # a name, or the task itself if all is done in this process
+    contenders: tuple[Contender, ...]
+    instances: Sequence[Instance]
+    protocol: Protocol
+    results: Path
+    batch: int = 8
+    fresh: bool = False
+    films: Path | None = None  # keep a film of every episode there, as CONDITION/INSTANCE.npz
+
+    @property
+    def size(self) -> int:
+        """Episodes in all."""
+        return len(self.instances) * len(self.contenders)
+
+    @property
+    def files(self) -> list[Path]:
+        return [self._file(contender) for contender in self.contenders]
+
+    @property
+    def task_class(self) -> type[Task] | Task:
+        return tasks.task_class(self.task) if isinstance(self.task, str) else self.task
+
+    def run(self, progress: Progress | None = None) -> None:
+        """Play what is not in the files yet."""
+        report = progress or (lambda done, total: None)
+        benches: dict[Any, Bench] = {}
+        opened = [contender.open(self.protocol, self.contenders, benches) for contender in self.contenders]
+        with contextlib.ExitStack() as stack:
+            files = [
+                stack.enter_context(RowFile(path, self._same(provenance), fresh=self.fresh))
+                for path, (_, provenance, _) in zip(self.files, opened, strict=True)
+            ]
+            pairs = list(zip(self.contenders, files, strict=True))
+            done = sum(self._key(contender, i) in file for contender, file in pairs for i in self.instances)
+            report(done, self.size)
+            if done == self.size:
+                return
+            task = stack.enter_context(self._open_task([one.observation_size for one in opened]))
+            for first in range(0, len(self.instances), self.batch):
+                batch = self.instances[first : first + self.batch]
+                for contender, (agent, provenance, _), file in zip(self.contenders, opened, files, strict=True):
+                    todo = [instance for instance in batch if self._key(contender, instance) not in file]
+                    if not todo:
+                        continue
+                    episodes = play(task, agent, todo, protocol=self.protocol, film=self.films is not None)
+                    file.append([self._row(task, contender, provenance, episode) for episode in episodes])
+                    for episode in episodes:
+                        if self.films is not None and episode.film is not None:
+                            episode.film.save(self.films / contender.condition / f"{episode.instance.id}.npz")
+                    done += len(todo)
+                    report(done, self.size)
+
+    @contextlib.contextmanager
+    def _open_task(self, sizes: Sequence[int | None]) -> Any:
+        if not isinstance(self.task, str):
+            yield self.task
+            return
+        wanted = {size for size in sizes if size is not None}
+        if len(wanted) > 1:
+            raise AcidError(f"agents that are compared must look at images of one size, got {sorted(wanted)}")
+        with contextlib.closing(tasks.make(self.task, size=wanted.pop() if wanted else 64)) as task:
+            yield task
+
+    def _file(self, contender: Contender) -> Path:
+        """Two contenders never share a file, so that they may run side by side."""
+        task = self.task_class
+        search = contender.search
+        parts = [contender.condition]
+        if search is not None:
+            parts.append(search.label if search.horizon == task.setup.horizon else search.name)
+        if contender.lam is not None:
+            parts.append(f"lambda{contender.lam:g}")
+        return self.results / task.name / contender.model / self.protocol.split / f"{'_'.join(parts)}.jsonl"
+
+    def _key(self, contender: Contender, instance: Instance) -> Key:
+        return (self.task_class.name, contender.model, contender.condition, contender.search, contender.lam,
+                self.protocol.split, self.protocol.seed, instance.id)  # fmt: skip
+
+    def _same(self, provenance: Provenance) -> Mapping[str, Any]:
+        return {
+            "checkpoints": dict(provenance.checkpoints),
+            "goal_offset_steps": self.protocol.goal_offset,
+            "budget_steps": self.protocol.budget,
+        }
+
+    def _row(self, task: Task, contender: Contender, provenance: Provenance, episode: Episode) -> Row:
+        instance = episode.instance
+        path = episode.plan.round(5).tolist() if instance.path is not None and episode.plan is not None else None
+        return Row(
+            task=task.name,
+            model=contender.model,
+            condition=contender.condition,
+            search=contender.search,
+            lam=contender.lam,
+            split=self.protocol.split,
+            seed=self.protocol.seed,
+            instance=instance.id,
+            episode=instance.episode,
+            start_step=instance.start_step,
+            draw=instance.draw,
+            solved_at_start=instance.solved,
+            metric=task.metric,
+            higher_is_better=task.higher_is_better,
+            error_unit=task.error_unit,
+            success=episode.success,
+            steps=episode.steps,
+            initial_error=episode.initial_error,
+            best_error=episode.best_error,
+            final_error=episode.final_error,
+            errors=tuple(episode.errors),
+            imagined_errors=tuple(episode.imagined_errors),
+            missed_steps=episode.missed_steps,
+            metrics=episode.metrics,
+            plans=episode.decisions,
+            plan_cpu_seconds=round(episode.cpu_seconds, 6) or None,
+            plan_wall_seconds=round(episode.wall_seconds, 6) or None,
+            plan_goal_cost=episode.goal_cost,
+            plan_gap=episode.gap,
+            plan_consistency=episode.consistency,
+            plan=None if path is None else tuple(map(tuple, path)),
+            pool=episode.pool,
+            revision=provenance.revision,
+            versions=dict(provenance.versions),
+            **self._same(provenance),
+        )

@@ -1,0 +1,173 @@
+"""How a kind of world model is planned with: its goal cost, what its verifier looks at, which candidates are searched.
+
+A model that is not named here is planned with in its latent space, which suits most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from acid.data.poses import SCALER, STEP_SECONDS, normalise
+from acid.errors import AcidError, CheckpointError, look_up
+from acid.evaluation.agents import Situation
+from acid.evaluation.searches import FREE, SearchSpec
+from acid.planning import (
+    ActionConsistency,
+    Arc,
+    DecodedDistance,
+    GoalDistance,
+    Parametrisation,
+    Planner,
+    StraightLine,
+    Term,
+    VerifierView,
+    Weight,
+)
+from acid.planning.bounds import Limit
+from acid.planning.costs import Cost
+from acid.types import ActionScaler
+
+
+class Kit:
+    """Plans in latent space, over every number of an action sequence."""
+
+    candidates: tuple[str, ...] = (FREE,)  # families of candidates; the first is the default
+    repeats = 1  # rollouts of each candidate
+    batch = 8  # episodes that are planned for at once
+
+    def __init__(self, model: Any, verifier: Any, metadata: Mapping[str, Any]) -> None:
+        """metadata: of the verifier's checkpoint."""
+        self.model = model
+        self.verifier = verifier
+        self.check(metadata)
+
+    def check(self, metadata: Mapping[str, Any]) -> None:
+        """Model and verifier must belong together."""
+        if self.verifier.scaler != self.model.scaler:
+            raise CheckpointError("the verifier was fitted with other action statistics than the model; fit it again")
+
+    def goal(self) -> Term:
+        return GoalDistance()
+
+    def consistency(self, weight: Weight) -> ActionConsistency:
+        """ACID's term."""
+        return ActionConsistency(self.verifier, weight)
+
+    def path_consistency(self, weight: Weight) -> ActionConsistency:
+        """The same between the places where actions lead."""
+        raise AcidError(f"the actions of a {type(self.model).__name__} do not lead along a path in the plane")
+
+    @property
+    def plans_paths(self) -> bool:
+        """Whether actions are steps (x, y, yaw) in the plane."""
+        return False
+
+    def parametrisation(self, candidates: str) -> Parametrisation | None:
+        return None
+
+    def initial(self, candidates: str, situation: Situation) -> Tensor | None:
+        """What a search starts from."""
+        return None
+
+    def planner(
+        self, cost: Cost, spec: SearchSpec, *, bounds: tuple[Limit, Limit] | None = None, **options: Any
+    ) -> Planner:
+        if spec.candidates not in self.candidates:
+            look_up(dict.fromkeys(self.candidates), spec.candidates, "family of candidates")
+        return Planner(
+            self.model,
+            cost,
+            spec.build(),
+            horizon=spec.horizon,
+            bounds=bounds,
+            parametrisation=self.parametrisation(spec.candidates),
+            repeats=spec.repeats,
+            **options,
+        )
+
+
+class TokenKit(Kit):
+    """Many tokens a frame fill a core with two problems."""
+
+    batch = 2
+
+
+class NavigationKit(Kit):
+    """NWM: frames are compared as pictures, and candidates are motions around the robot's current speed."""
+
+    candidates = ("arc", "line")
+    repeats = 3
+    batch = 1
+    SPREAD = (0.12, 0.25)  # m/s and rad/s, of arcs around the current speed
+
+    def check(self, metadata: Mapping[str, Any]) -> None:
+        if metadata.get("tokenizer") != self.model.tokenizer.fingerprint:
+            raise CheckpointError("the verifier was fitted to frames of another tokenizer; fit it again")
+
+    @cached_property
+    def lpips(self) -> Callable[[Tensor, Tensor], Tensor]:
+        from acid.device import device_of
+        from acid.nn.lpips import load_lpips
+
+        return load_lpips().to(device_of(self.model))
+
+    @property
+    def plans_paths(self) -> bool:
+        return True
+
+    def goal(self) -> Term:
+        return DecodedDistance(self.model.decode, self.lpips)
+
+    @cached_property
+    def _view(self) -> VerifierView:
+        """The verifier looks at what tokens draw, and infers displacements in units of their own deviations."""
+        return VerifierView(self.verifier, features=self.model.tokenizer.features, units=self.verifier_units)
+
+    def verifier_units(self, actions: Tensor) -> Tensor:
+        """The model's normalised actions [..., H, A] in the verifier's units."""
+        return self.verifier.scaler.normalise(self.model.scaler.denormalise(actions))
+
+    def consistency(self, weight: Weight) -> ActionConsistency:
+        return ActionConsistency(self._view, weight)
+
+    def path_consistency(self, weight: Weight) -> ActionConsistency:
+        return ActionConsistency(self._view, weight, "path", path=places(self.verifier.scaler))
+
+    def parametrisation(self, candidates: str) -> Parametrisation:
+        speed, rate = (spread * STEP_SECONDS / SCALER.std[i] for spread, i in zip(self.SPREAD, (0, 2), strict=True))
+        return {"arc": Arc(SCALER, std=(speed, rate)), "line": StraightLine()}[candidates]
+
+    def initial(self, candidates: str, situation: Situation) -> Tensor | None:
+        """Straight on, as fast as in the last step."""
+        if situation.last_actions is None:
+            return None
+        chosen: Any = self.parametrisation(candidates)
+        ahead = normalise(np.pad(situation.last_actions[:, :1], ((0, 0), (0, 2))))[:, 0]
+        middle = torch.zeros(len(ahead), 1, chosen.size)
+        middle[:, 0, 0] = torch.from_numpy((ahead - chosen.mean[0]) / chosen.std[0])
+        return middle
+
+
+def places(scaler: ActionScaler) -> Callable[[Tensor], Tensor]:
+    """From normalised steps (x, y, yaw) [..., H, 3] to the places [..., H, 2] in metres, seen from the start."""
+
+    def lead(actions: Tensor) -> Tensor:
+        forward, sideways, turn = scaler.denormalise(actions).unbind(-1)
+        yaw = turn.cumsum(-1) - turn  # at the beginning of each step
+        cosine, sine = yaw.cos(), yaw.sin()
+        return torch.stack([cosine * forward - sine * sideways, sine * forward + cosine * sideways], -1).cumsum(-2)
+
+    return lead
+
+
+KITS: Mapping[str, type[Kit]] = {"dinowm": TokenKit, "nwm": NavigationKit}
+
+
+def kit_of(model: str) -> type[Kit]:
+    return KITS.get(model, Kit)

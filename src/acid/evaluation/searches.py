@@ -1,0 +1,98 @@
+"""A search as rows and file names know it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from acid.errors import AcidError, look_up
+from acid.planning import SEARCHES, Search
+from acid.tasks import Setup
+
+_SIZES = ("samples", "iterations", "elites")
+FREE = "free"  # candidates that are searched number by number
+
+
+@dataclass(frozen=True)
+class SearchSpec:
+    """Method and sizes: N candidates, J iterations, K elites, plans of H model steps."""
+
+    method: str
+    samples: int
+    iterations: int = 1
+    elites: int | None = None
+    horizon: int = 5
+    candidates: str = FREE  # the family that is searched, e.g. arcs
+    repeats: int = 1  # rollouts of each candidate
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the method, where they are not its default
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    @classmethod
+    def of(cls, search: Search, **others: Any) -> SearchSpec:
+        """Of a search that is there already."""
+        names = {kind: name for name, kind in SEARCHES.items()}
+        values = {f.name: getattr(search, f.name) for f in fields(search)}  # type: ignore[arg-type]
+        defaults = {f.name: f.default for f in fields(search)}  # type: ignore[arg-type]
+        sizes = {name: values[name] for name in _SIZES if name in values}
+        options = {n: v for n, v in values.items() if n not in _SIZES and v != defaults[n]}
+        method = names.get(type(search), type(search).__name__.lower())
+        return cls(method, sizes.pop("samples", 1), **sizes, options=options, **others)
+
+    @classmethod
+    def usual(cls, setup: Setup, method: str = "cem", **chosen: Any) -> SearchSpec:
+        """A task's usual search with what was `chosen` in its place; a size the method does not have is an error."""
+        kind = look_up(SEARCHES, method, "search method")
+        has = {f.name for f in fields(kind)}
+        chosen = {name: value for name, value in chosen.items() if value is not None}
+        for name in _SIZES:
+            if name in chosen and name not in has:
+                raise AcidError(f"the search {method!r} has no {name}; leave it out")
+        sizes = {name: chosen.pop(name, getattr(setup, name)) for name in _SIZES if name in has}
+        if "iterations" not in has:  # as many candidates in one go
+            sizes["samples"] = sizes["samples"] * setup.iterations
+        spec = cls(method, **sizes, **({"horizon": setup.horizon} | chosen))
+        spec.build()  # complains about sizes that make no sense
+        return spec
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> SearchSpec:
+        try:
+            return cls(**content)
+        except TypeError as error:
+            raise ValueError(f"search is not understood ({error})") from None
+
+    def build(self) -> Search:
+        kind = look_up(SEARCHES, self.method, "search method")
+        sizes = {name: getattr(self, name) for name in _SIZES if name in {f.name for f in fields(kind)}}
+        return kind(**sizes, **self.options)
+
+    @property
+    def budget(self) -> int:
+        """Candidates in all."""
+        return self.samples * self.iterations
+
+    @property
+    def label(self) -> str:
+        """For people, e.g. cem-n300-j30-k30."""
+        sizes = [f"{letter}{size}" for letter, size in self._letters]
+        family = [] if self.candidates == FREE else [self.candidates]
+        repeated = [] if self.repeats == 1 else [f"r{self.repeats}"]
+        options = [f"{name}{value}".replace(" ", "") for name, value in self.options.items()]
+        return "-".join([self.method, *sizes, *family, *repeated, *options])
+
+    @property
+    def name(self) -> str:
+        """For files: all of it."""
+        return f"{self.label}-h{self.horizon}"
+
+    @property
+    def _letters(self) -> list[tuple[str, int]]:
+        has = {f.name for f in fields(SEARCHES[self.method])} if self.method in SEARCHES else set(_SIZES)
+        pairs = zip("njk", (getattr(self, name) for name in _SIZES), _SIZES, strict=True)
+        return [(letter, size) for letter, size, name in pairs if name in has and size is not None]
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)

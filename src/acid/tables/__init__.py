@@ -1,0 +1,28 @@
+"""The paper's tables and figures by name. One mechanism; each table is a value in a file of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from acid.tables.deformable import DEFORMABLE
+from acid.tables.navigation import NAVIGATION
+from acid.tables.planning import PLANNING
+from acid.tables.program import choose, reproduce, write
+from acid.tables.table import Choice, Claim, Column, Findings, Line, Options, Study, Table
+
+TABLES: Mapping[str, Table] = {table.name: table for table in (PLANNING, DEFORMABLE, NAVIGATION)}
+
+__all__ = [
+    "TABLES",
+    "Choice",
+    "Claim",
+    "Column",
+    "Findings",
+    "Line",
+    "Options",
+    "Study",
+    "Table",
+    "choose",
+    "reproduce",
+    "write",
+]

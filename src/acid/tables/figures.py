@@ -1,0 +1,77 @@
+"""Success against budget and the λ sweeps, from the same summaries as the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+
+from acid.evaluation import BASELINE, CONDITIONS, Summary, choose_lambda, condition, summarise
+from acid.report import Look, Measured, lambda_sweep, success_against_budget
+from acid.tables.table import Findings
+
+SWEPT = ("acid", "control")  # conditions that the figures show at their chosen λ
+
+
+def draw_budgets(findings: Findings, out: Path) -> list[Path]:
+    return draw_results(findings.options.results, out)
+
+
+def draw_results(results: Path, out: Path) -> list[Path]:
+    """One figure of success against budget per cell, and one of the λ sweep per cell and search.
+
+    Only of tasks that are judged by success.
+    """
+    chosen_on = summarise(results, split="select")
+    found = [s for s in summarise(results) if s.metric == "success"]
+    paths = []
+    for (task, model), group in groupby(sorted(found, key=_cell), key=_cell):
+        cell = list(group)
+        lambdas = {name: choose_lambda(chosen_on, model, name) for name in SWEPT}
+        paths.append(_draw_budgets(cell, lambdas, out / f"{task}-{model}-budget.png"))
+        searches = {s.search for s in cell if s.condition == "acid" and s.search is not None}
+        for search in sorted(searches, key=lambda spec: spec.budget):
+            sweep = sorted((s for s in cell if (s.search, s.condition) == (search, "acid")), key=lambda s: s.lam or 0)
+            if len(sweep) > 1:
+                reference = next((s for s in cell if (s.search, s.condition) == (search, BASELINE)), None)
+                paths.append(_draw_sweep(sweep, reference, out / f"{task}-{model}-{search.label}-lambda.png"))
+    return paths
+
+
+def _cell(summary: Summary) -> tuple[str, str]:
+    return summary.task, summary.model
+
+
+def measured(summary: Summary) -> Measured:
+    return Measured(summary.mean, summary.low, summary.high)
+
+
+def look_of(name: str) -> Look | str:
+    """How a condition is shown; other names as they are."""
+    return CONDITIONS[name].look if name in CONDITIONS else name
+
+
+def _draw_budgets(cell: Sequence[Summary], lambdas: dict[str, float], path: Path) -> Path:
+    """Candidates per iteration along the axis; conditions with a weight at the λ chosen for them."""
+    planners: dict[Look | str, dict[int, Measured]] = {}
+    for s in cell:
+        if s.search is not None and s.lam == lambdas.get(s.condition):
+            planners.setdefault(look_of(s.condition), {})[s.search.samples] = measured(s)
+    baselines = {look_of(s.condition): measured(s) for s in cell if s.search is None}
+    told = ", ".join(f"{name} λ = {lam:g}" for name, lam in lambdas.items())
+    success_against_budget(path, planners, baselines=baselines, title=f"{cell[0].task}, {cell[0].model}: {told}")
+    return path
+
+
+def _draw_sweep(sweep: Sequence[Summary], reference: Summary | None, path: Path) -> Path:
+    first = sweep[0]
+    lambda_sweep(
+        path,
+        [s.lam or 0 for s in sweep],
+        [measured(s) for s in sweep],
+        condition=look_of(first.condition),
+        baseline=condition(BASELINE).look,
+        reference=None if reference is None else measured(reference),
+        title=f"{first.task}, {first.model}, {first.searched}",
+    )
+    return path

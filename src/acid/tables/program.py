@@ -1,0 +1,135 @@
+"""The one program behind every table: choose λ, run what is missing, write the table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from typing import Any
+
+from acid.evaluation import Cell, Engine, SearchSpec, Summary, choose_lambda, condition, summarise
+from acid.evaluation.jobs import Progress
+from acid.evaluation.results import mixed_revisions
+from acid.evaluation.table import markdown, number
+from acid.tables.table import Findings, Line
+
+
+def choose(findings: Findings, engine: Engine, progress: Progress) -> str:
+    """Choose the λ of every study on episodes that are not reported; returns what was found."""
+    engine.run(findings.choosing_jobs(), progress)
+    told = {}
+    for study in findings.studies:
+        if study.choice is not None:
+            cell = findings.cell(study)
+            spec = study.spec(**study.choice.sizes)
+            every_family = [s.spec(**s.choice.sizes) for s in findings.studies
+                            if s.choice is not None and (s.task, s.model) == (study.task, study.model)]  # fmt: skip
+            scope = (study.model, study.task if study.setup.own_lambda else None)
+            told[scope] = remember_lambdas(cell, every_family if study.setup.own_lambda else [spec])
+    return "\n".join(told.values())
+
+
+def remember_lambdas(cell: Cell, searches: Iterable[SearchSpec] | None = None) -> str:
+    """Choose λ from the "select" rows, of all tasks or of the cell's alone, and keep it in the user's folder.
+
+    Every search that was tried counts, or only those given.
+    """
+    wanted = None if searches is None else list(searches)
+    setup = cell.task_class.setup
+    tried = [s for s in summarise(cell.user, split="select") if s.model == cell.model and s.lam is not None]
+    tried = [s for s in tried if wanted is None or s.search in wanted]
+    tried = [s for s in tried if not setup.own_lambda or s.task == cell.task_class.name]
+    names = sorted({s.condition for s in tried if condition(s.condition).chosen_as == s.condition})
+    lambdas = {name: choose_lambda(tried, cell.model, name) for name in names}
+    path = cell.choose_lambdas(lambdas, f"{tried[0].metric} on episodes that are not reported: {_tell(tried)}")
+    return f"chose {', '.join(f'λ = {lam:g} for {name}' for name, lam in lambdas.items())}; wrote {path}"
+
+
+def _tell(tried: Iterable[Summary]) -> str:
+    return "; ".join(
+        f"{s.task} {s.searched} {s.condition} λ {s.lam:g}: {number(s.mean, share=s.metric == 'success')} of {s.n}"
+        for s in tried
+    )
+
+
+def reproduce(
+    findings: Findings, engine: Engine, progress: Progress, *, say: Callable[[str], None] = lambda text: None
+) -> None:
+    """Run every condition of every study; what is in the results already is not run again.
+
+    A λ that was not chosen yet is chosen first.
+    """
+    if findings.missing_lambdas():
+        say(choose(findings, engine, progress))
+    if findings.table.measure is not None:
+        findings.table.measure(findings, progress)
+    engine.run(findings.jobs(), progress)
+
+
+def write(findings: Findings) -> str:
+    """The table as Markdown, also written to the results folder, with the numbers behind it as JSON."""
+    table, lines = findings.table, list(findings.lines())
+    rows = [[column.cell(line) for column in table.columns] for line in lines]
+    parts = [
+        *table.before(findings),
+        markdown([column.heading for column in table.columns], rows, texts=table.texts),
+        "",
+        *_with_gap(table.after(findings)),
+        *_with_gap(_missing(findings)),
+        *_with_gap(_verdicts(findings)),
+        *_with_gap(_provenance(findings)),
+        *table.legend,
+    ]
+    text = "\n".join(parts)
+    content: dict[str, Any] = {"lines": [_as_dict(line, table.metrics) for line in lines], **table.extra(findings)}
+    folder = findings.options.results
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{table.name}.md").write_text(text + "\n")
+    (folder / f"{table.name}.json").write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    return text
+
+
+def _with_gap(lines: list[str]) -> list[str]:
+    return [*lines, ""] if lines else []
+
+
+def _missing(findings: Findings) -> list[str]:
+    """What was asked for and is not in the table."""
+
+    def told(studies: Iterable[Any]) -> str:
+        return ", ".join(f"{study.model} on {study.task} ({study.spec().name})" for study in studies)
+
+    ran = [line.study for line in findings.lines()]
+    absent = [study for study in findings.wanted if study not in findings.studies]
+    idle = [study for study in findings.studies if study not in ran]
+    reasons = {"because there are no weights": absent, "not evaluated yet": idle}
+    return [f"left out, {reason}: {told(studies)}" for reason, studies in reasons.items() if studies]
+
+
+def _verdicts(findings: Findings) -> list[str]:
+    judged = [(claim.sentence, claim.judge(findings)) for claim in findings.table.claims]
+    return [f"Claim: {sentence} Here: {verdict}" for sentence, verdict in judged if verdict is not None]
+
+
+def _provenance(findings: Findings) -> list[str]:
+    rows = [row for line in findings.lines() for row in line.rows]
+    found = mixed_revisions(rows)
+    return ["Rows of several revisions or of uncommitted code:", *(f"- {line}" for line in found)] if found else []
+
+
+def _as_dict(line: Line, metrics: Iterable[str]) -> dict[str, Any]:
+    study = line.study
+    known: dict[str, Any] = {
+        "task": study.task,
+        "model": study.model,
+        "condition": line.condition,
+        "search": study.spec().as_dict() if condition(line.condition).searches else None,
+        "lambda": line.lam,
+        "n": line.n,
+    }
+    for metric in metrics:
+        if all(row.value(metric) is not None for row in line.rows):
+            found = line.difference(metric)
+            known[metric] = asdict(line.mean(metric))
+            known[f"{metric}_difference"] = None if found is None else asdict(found)
+    return known

@@ -1,0 +1,48 @@
+"""The episode with the median gain as a picture: what was imagined above what was executed and scored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from acid.errors import DataError
+from acid.evaluation import BASELINE, Bench, Episode, Row
+from acid.report import SheetRow, sheet
+from acid.tables.table import Findings, Study
+from acid.views.episodes import replay, sheet_rows
+
+
+def check_replay(episode: Episode, row: Row) -> None:
+    """The film must show the episode that was scored."""
+    if not np.isclose(episode.final_error, row.final_error, rtol=1e-3, atol=1e-6):
+        raise DataError(
+            f"instance {row.instance} of {row.condition} ended at {episode.final_error:.4f} when played again, but was "
+            f"scored {row.final_error:.4f}: the rows were made by other code or weights; run them again"
+        )
+
+
+def draw_median_gain(findings: Findings, study: Study, folder: Path, name: str) -> Path:
+    """The instance on which ACID's gain is the median one, under Original and under ACID."""
+    rows: Mapping[str, dict[str, Row]] = {
+        one: {row.instance: row for row in findings.rows(study, one)} for one in (BASELINE, "acid")
+    }
+    original, acid = rows[BASELINE], rows["acid"]
+    shared = sorted(original.keys() & acid.keys(), key=lambda i: acid[i].final_error - original[i].final_error)
+    chosen = shared[len(shared) // 2]
+    protocol = study.protocol(findings.episodes)
+    bench = Bench(findings.cell(study), study.spec(), protocol)
+    instance = next(i for i in findings.cell(study).instances(protocol) if i.id == chosen)
+    drawn: list[SheetRow] = []
+    for one in rows:
+        episode = replay(bench, one, findings.lam(study, one), instance)
+        check_replay(episode, rows[one][chosen])
+        assert episode.film is not None
+        film = episode.film
+        drawn += sheet_rows(one, film, bench)
+    path = folder / f"{name}.png"
+    titles = [f"push {k + 1}" for k in range(len(drawn[-1].frames))]
+    heading = f"{study.task}, {chosen}: the median of ACID's gains"
+    sheet(path, drawn, start=film.frames[0], goal=film.goal, titles=titles, heading=heading, scale=1)
+    return path

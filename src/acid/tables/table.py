@@ -1,0 +1,257 @@
+"""One mechanism for every table of the paper: which runs it is made of, its columns, and the claims it judges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from acid.errors import AcidError, look_up
+from acid.evaluation import BASELINE, Cell, CellContender, Job, Protocol, Row, SearchSpec, condition, shipped
+from acid.evaluation.evaluate import share_work
+from acid.evaluation.kits import kit_of
+from acid.evaluation.protocol import Split
+from acid.evaluation.results import Starts, counted, values_of
+from acid.evaluation.rows import read_rows
+from acid.evaluation.statistics import Interval, Paired, paired, share_or_mean
+from acid.tasks import Setup, task_class
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How the λ of a study's conditions is chosen, on episodes that are not reported."""
+
+    lambdas: Mapping[str, tuple[float, ...]]  # those to choose from, by condition; empty for one without a weight
+    episodes: int
+    sizes: Mapping[str, int] = field(default_factory=dict)  # of the search, where they differ from the reported one
+
+
+@dataclass(frozen=True)
+class Study:
+    """Conditions of one cell under one search. Sizes that are not given are the task's own."""
+
+    task: str
+    model: str
+    conditions: tuple[str, ...]
+    sizes: Mapping[str, int] = field(default_factory=dict)  # samples, iterations, elites, horizon
+    candidates: str | None = None  # the family that is searched; default: the first of the model's
+    budget: int | None = None  # environment steps
+    episodes: Mapping[str, int] = field(default_factory=dict)  # conditions that are run on fewer
+    choice: Choice | None = None
+    every_lambda: bool = False  # also run those that were not chosen
+
+    @property
+    def setup(self) -> Setup:
+        return task_class(self.task).setup
+
+    def spec(self, **sizes: int) -> SearchSpec:
+        kit = kit_of(self.model)
+        family = self.candidates or kit.candidates[0]
+        return SearchSpec.usual(self.setup, **{**self.sizes, **sizes}, candidates=family, repeats=kit.repeats)
+
+    def protocol(self, episodes: int, split: Split = "test") -> Protocol:
+        usual = Protocol.of(self.setup, episodes=episodes, split=split)
+        return usual if self.budget is None else replace(usual, budget=self.budget)
+
+
+@dataclass(frozen=True)
+class Options:
+    """Which part of a table is run, where, and with what."""
+
+    results: Path = Path("results")
+    folder: Path | None = None  # cells of the user's own: this folder, or FOLDER/TASK/MODEL
+    episodes: int | None = None
+    tasks: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    device: str = "cpu"
+    precision: str = "float32"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One condition of one study: what its rows say."""
+
+    study: Study
+    condition: str
+    lam: float | None
+    rows: Sequence[Row]
+    baseline: Sequence[Row]  # the study's baseline; empty if it was not run, or for the baseline itself
+    every_start: Sequence[Row] = ()  # by the published protocol: the first draws, whether solved at the start or not
+
+    @property
+    def n(self) -> int:
+        return len(self.rows)
+
+    def mean(self, metric: str) -> Interval:
+        return share_or_mean(list(values_of(self.rows, metric).values()))
+
+    def difference(self, metric: str) -> Paired | None:
+        """From the baseline, on the same episodes."""
+        if not self.baseline:
+            return None
+        return paired(values_of(self.rows, metric), values_of(self.baseline, metric))
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading, and what stands under it."""
+
+    heading: str
+    cell: Callable[[Line], str]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence of the paper, and what our rows say about it: None while they are missing."""
+
+    sentence: str
+    judge: Callable[[Findings], str | None]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table or figure of the paper as a value."""
+
+    name: str
+    title: str
+    studies: tuple[Study, ...]
+    episodes: int
+    columns: tuple[Column, ...]
+    texts: int  # how many of the columns are texts
+    legend: tuple[str, ...]
+    metrics: tuple[str, ...]  # whose means and differences are kept as JSON
+    claims: tuple[Claim, ...] = ()
+    before: Callable[[Findings], list[str]] = lambda findings: []  # text above the lines
+    after: Callable[[Findings], list[str]] = lambda findings: []  # text below them
+    extra: Callable[[Findings], Mapping[str, Any]] = lambda findings: {}  # more for the JSON
+    measure: Callable[[Findings, Any], None] | None = None  # what else has to be run
+    draw: Callable[[Findings, Path], list[Path]] = lambda findings, folder: []
+
+
+class Findings:
+    """A table with the rows that are on disk."""
+
+    def __init__(self, table: Table, options: Options) -> None:
+        self.table = table
+        self.options = options
+        known_tasks, known_models = ({getattr(s, name): s for s in table.studies} for name in ("task", "model"))
+        for name in options.tasks:
+            look_up(known_tasks, name, f"task of the table {table.name}")
+        for name in options.models:
+            look_up(known_models, name, f"model of the table {table.name}")
+
+    @property
+    def episodes(self) -> int:
+        return self.options.episodes or self.table.episodes
+
+    @cached_property
+    def studies(self) -> list[Study]:
+        """Those that were asked for and have weights."""
+        return [study for study in self.wanted if self._has_weights(study)]
+
+    @property
+    def wanted(self) -> list[Study]:
+        options = self.options
+        return [
+            study
+            for study in self.table.studies
+            if (not options.tasks or study.task in options.tasks)
+            and (not options.models or study.model in options.models)
+        ]
+
+    def cell(self, study: Study) -> Cell:
+        return Cell(study.task, study.model, self._folder(study), self.options.results)
+
+    def lam(self, study: Study, name: str) -> float | None:
+        """The chosen λ; None for a condition without one, or if it was not chosen yet."""
+        chosen = condition(name)
+        return self.cell(study).lambdas.get(chosen.chosen_as) if chosen.weighted else None
+
+    def missing_lambdas(self) -> list[str]:
+        """Conditions whose λ has to be chosen first."""
+        return [
+            f"{name} of {study.model} on {study.task}"
+            for study in self.studies
+            for name in study.conditions
+            if condition(name).weighted and self.lam(study, name) is None
+        ]
+
+    def rows(self, study: Study, name: str, *, starts: Starts = "strict") -> list[Row]:
+        """Of a condition at the chosen λ; none if it was not run."""
+        if condition(name).weighted and self.lam(study, name) is None:
+            return []
+        contender = CellContender(self.cell(study), name, self.lam(study, name), study.spec())
+        (path,) = Job(study.task, (contender,), (), study.protocol(1), self.options.results).files
+        return counted(read_rows([path]), starts) if path.exists() else []
+
+    def lines(self) -> Iterator[Line]:
+        """What was run, in the order of the table."""
+        for study in self.studies:
+            baseline = self.rows(study, BASELINE)
+            for name in study.conditions:
+                if rows := self.rows(study, name):
+                    against = [] if name == BASELINE else baseline
+                    every_start = self.rows(study, name, starts="paper")
+                    yield Line(study, name, self.lam(study, name), rows, against, every_start)
+
+    def compare(self, study: Study, name: str, other: str, metric: str) -> Paired | None:
+        """One condition against another on the same episodes; None while one of them is missing."""
+        mine, theirs = self.rows(study, name), self.rows(study, other)
+        return paired(values_of(mine, metric), values_of(theirs, metric)) if mine and theirs else None
+
+    def jobs(self) -> list[Job]:
+        """Everything that is reported."""
+        return [job for study in self.studies for job in self._jobs(study)]
+
+    def choosing_jobs(self) -> list[Job]:
+        """What λ is chosen from."""
+        found = []
+        for study in self.studies:
+            if study.choice is not None:
+                protocol, spec = study.protocol(study.choice.episodes, "select"), study.spec(**study.choice.sizes)
+                pairs = [(n, lam) for n, grid in study.choice.lambdas.items() for lam in grid or (None,)]
+                found += self._group(study, pairs, spec, protocol)
+        return found
+
+    def _jobs(self, study: Study) -> Iterator[Job]:
+        by_size: dict[int, list[tuple[str, float | None]]] = {}
+        for name in study.conditions:
+            size = min(study.episodes.get(name, self.episodes), self.episodes)
+            by_size.setdefault(size, []).extend((name, lam) for lam in self._lambdas(study, name))
+        for size, pairs in by_size.items():
+            yield from self._group(study, pairs, study.spec(), study.protocol(size))
+
+    def _lambdas(self, study: Study, name: str) -> Sequence[float | None]:
+        if condition(name).weighted and study.every_lambda and study.choice is not None:
+            return study.choice.lambdas[name]
+        if condition(name).weighted and self.lam(study, name) is None:
+            raise AcidError(f"no λ of {name} was chosen for {study.model} on {study.task}")
+        return [self.lam(study, name)]
+
+    def _group(
+        self, study: Study, pairs: Sequence[tuple[str, float | None]], spec: SearchSpec, protocol: Protocol
+    ) -> list[Job]:
+        cell, options = self.cell(study), self.options
+        contenders = [CellContender(cell, n, lam, spec, options.device, options.precision) for n, lam in pairs]
+        for contender in contenders:
+            contender.check(protocol)
+        instances, batch = cell.instances(protocol), kit_of(study.model).batch
+        return [Job(study.task, group, instances, protocol, options.results, batch) for group in share_work(contenders)]
+
+    def _folder(self, study: Study) -> Path | None:
+        folder = self.options.folder
+        if folder is None:
+            return None
+        if (folder / "model").is_dir():
+            if len({(s.task, s.model) for s in self.wanted}) > 1:
+                raise AcidError(
+                    f"{folder} is one cell, but the table has several: choose one with --tasks and --models"
+                )
+            return folder
+        return folder / study.task / study.model
+
+    def _has_weights(self, study: Study) -> bool:
+        folder = self._folder(study)
+        return f"{study.task}/{study.model}" in shipped() if folder is None else (folder / "model").is_dir()

@@ -1,0 +1,55 @@
+"""Plan one held-out problem and show the plan."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from acid.errors import AcidError
+from acid.evaluation import BASELINE, Bench, Cell, Protocol, SearchSpec, condition
+from acid.report import sheet
+from acid.views.episodes import replay, residuals, sheet_rows
+
+
+def show_plan(
+    cell: Cell,
+    problem: int,
+    spec: SearchSpec,
+    *,
+    lam: float | None = None,
+    seed: int = 0,
+    out: Path | None = None,
+    device: str = "cpu",
+    precision: str = "float32",
+) -> str:
+    """Plan for one instance with ACID, or with the goal cost alone if λ is 0; returns the text to print."""
+    if problem < 0:
+        raise AcidError(f"problems are counted from 0, got {problem}")
+    name = BASELINE if lam == 0 else "acid"
+    lam = None if name == BASELINE else cell.chosen_lambda(condition(name)) if lam is None else lam
+    setup = cell.task_class.setup
+    protocol = Protocol(setup.goal_offset, spec.horizon * cell.task_class.frameskip, seed, problem + 1)
+    bench = Bench(cell, spec, protocol, device=device, precision=precision, pooled_with=None)
+    drawn = cell.instances(Protocol.of(setup, episodes=problem + 1))
+    episode = replay(bench, name, lam, drawn.unsolved[problem])
+    film = episode.film
+    assert film is not None
+    unit, steps = bench.task.error_unit, residuals(film)
+    lines = [
+        f"{cell.task} with {cell.model}, problem {problem} ({episode.instance.id}): {condition(name).look.label}"
+        + ("" if lam is None else f", λ {lam:g}"),
+        f"step  residual  error after it ({unit})",
+    ]
+    errors = film.errors[:: bench.task.frameskip][1:]
+    for step, error in enumerate(errors):
+        residual = f"{steps[step]:8.2f}" if step < len(steps) else "       -"
+        lines.append(f"{step + 1:4d}  {residual}  {error:.3f}")
+    lines.append(
+        f"error {film.errors[0]:.3f} {unit} at the start, {film.errors[-1]:.3f} at the end; goal "
+        f"{'reached' if episode.success else 'not reached'} within this plan ({episode.cpu_seconds:.2f} CPU s)"
+    )
+    if out is not None:
+        rows = sheet_rows(name, film, bench)
+        titles = [f"step {t + 1}" for t in range(len(rows[-1].frames))]
+        sheet(out, rows, start=film.frames[0], goal=film.goal, titles=titles, heading=lines[0])
+        lines.append(f"wrote {out}" + ("" if len(rows) > 1 else " (no decoder, so only what was executed)"))
+    return "\n".join(lines)
