@@ -6,9 +6,13 @@ that cost: an inverse dynamics model reads the imagined transitions and must fin
     planner = Planner(model, acid_cost(verifier), CEM(), horizon=5)
     plan = planner.plan(observation, goal, seed=0)
 
-These are the names for planning with a model and fitting its verifier. Tasks, data, training, evaluation and figures
-have rooms of their own (`acid.tasks`, `acid.data`, ...), whose dependencies are optional extras.
+    print(acid.evaluate("reacher", {"original": other, "acid": planner}, episodes=50))
+
+These are the names for planning with a model, fitting its verifier and comparing planners. Tasks, data, training and
+figures have rooms of their own (`acid.tasks`, `acid.data`, ...), whose dependencies are optional extras.
 """
+
+from typing import Any
 
 from acid import errors
 from acid.planning import (
@@ -35,6 +39,20 @@ from acid.verifier import Verifier
 
 __version__ = "0.1.0"
 
+
+def __getattr__(name: str) -> Any:
+    """`acid.evaluate`, loaded when it is first asked for: it needs the extra packages of evaluation."""
+    if name != "evaluate":
+        raise AttributeError(f"module 'acid' has no attribute {name!r}")
+    try:
+        from acid.evaluation import evaluate
+    except ModuleNotFoundError as error:
+        raise errors.AcidError(
+            f"acid.evaluate needs the package {error.name!r}; run: pip install 'acid-planning[evaluation]'"
+        ) from error
+    return evaluate
+
+
 __all__ = [
     "CEM",
     "ICEM",
@@ -60,5 +78,6 @@ __all__ = [
     "__version__",
     "acid_cost",
     "errors",
+    "evaluate",
     "goal_cost",
 ]

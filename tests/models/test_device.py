@@ -1,0 +1,57 @@
+"""Every world model encodes, imagines and learns on the device that it is on: nothing stays behind on the CPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from fake_cuda import CUDA, as_cuda, cuda_tensor, fake_cuda
+
+from acid import models
+from acid.models import KINDS, Batch, LearnedWorldModel
+from acid.types import ActionScaler
+
+SIZES = {"lewm": 2, "pldm": 2, "dinowm": 4, "nwm": 3}  # numbers of an environment action
+
+
+def model_of(kind: str) -> LearnedWorldModel:
+    torch.manual_seed(0)
+    numbers = SIZES[kind]
+    return models.build(kind, "lite", ActionScaler((0.0,) * numbers, (1.0,) * numbers))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_encoding_and_imagining_stay_on_the_device(kind: str) -> None:
+    model = model_of(kind).eval().requires_grad_(False)
+    observation, _, actions = model.fake_input()
+    with fake_cuda() as mode, torch.no_grad():
+        moved = as_cuda(model, mode)
+        if kind == "dinowm":  # its frozen encoder is not part of the module: it moves when it is asked
+            latents = torch.empty(len(actions), moved.tokens, moved.config.latent_size, device=CUDA)
+        else:
+            latents = moved.encode(cuda_tensor(observation, mode))
+        imagined = moved.rollout(latents, cuda_tensor(actions, mode))
+        assert latents.device == imagined.device == CUDA
+        assert imagined.shape[:3] == actions.shape[:3]
+
+
+def batch_of(kind: str, model: LearnedWorldModel) -> Batch:
+    """Two windows, as training streams them to this kind."""
+    steps, side = model.config.history, model.observation_size
+    frames = torch.randint(256, (2, steps + 1, side, side, 3), dtype=torch.uint8)
+    if KINDS[kind].stream == "latents":
+        frames = model.encode(frames.flatten(0, 1)).unflatten(0, (2, steps + 1))
+    return Batch(frames, torch.randn(2, steps, model.scaler.size))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_training_step_stays_on_the_device(kind: str) -> None:
+    model = model_of(kind).train()
+    loss, batch = KINDS[kind].loss(KINDS[kind].loss_config(), model), batch_of(kind, model)
+    with fake_cuda() as mode:
+        moved, on_device = as_cuda(model, mode), as_cuda(loss, mode)
+        losses = on_device(moved, Batch(cuda_tensor(batch.frames, mode), cuda_tensor(batch.actions, mode)))
+        assert losses["loss"].device == CUDA
+        losses["loss"].backward()
+        gradients = [p.grad for p in moved.parameters() if p.requires_grad and p.grad is not None]
+        assert gradients
+        assert all(gradient.device == CUDA for gradient in gradients)
