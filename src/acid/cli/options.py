@@ -82,7 +82,7 @@ class SearchOptions:
             elites = max(1, round(self.samples * setup.elites / setup.samples))
         return SearchSpec.usual(
             setup,
-            self.method,
+            method=self.method,
             samples=self.samples,
             iterations=self.iterations,
             elites=elites,

@@ -80,7 +80,7 @@ Tables: Any = Union[tuple(_command(table) for table in TABLES.values())]  # noqa
 class Reproduce:
     """Run or resume a table of the paper."""
 
-    table: tyro.conf.OmitSubcommandPrefixes[tyro.conf.OmitArgPrefixes[Tables]]
+    table: tyro.conf.OmitSubcommandPrefixes[tyro.conf.OmitArgPrefixes[Tables]]  # pyright: ignore
     """Which one."""
 
     def run(self) -> None:

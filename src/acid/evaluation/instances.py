@@ -65,7 +65,7 @@ def _instance(line: Any, path: Path, number: int) -> Instance:
             raise fail(f"{name} must be {kind.__name__}, got {line.get(name)!r}")
     if unknown := line.keys() - _FIELDS.keys() - set(_STATES):
         raise fail(f"unknown entry {sorted(unknown)[0]!r}")
-    states: dict[str, np.ndarray] = {}
+    states: dict[str, Any] = {}
     for name in _STATES:
         if name in line or name in _STATES[:2]:
             try:

@@ -134,16 +134,22 @@ def _checked(name: str, value: Any) -> Any:
     kinds = _KINDS[name]
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         raise ValueError(f"{name} must be {' or '.join(kind.__name__ for kind in kinds)}, got {value!r}")
-    numbers = {"errors": value, "imagined_errors": value}.get(name, [value] if isinstance(value, float) else [])
-    if name in ("metrics", "pool"):
-        numbers = list(value.values())
-    if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
+    if not all(isinstance(n, int | float) and math.isfinite(n) for n in _numbers(name, value)):
         raise ValueError(f"{name} holds something that is not a finite number: {value!r}")
     if name == "search" and value is not None:
         return SearchSpec.from_json(value)
     if name == "plan":
-        return tuple(map(tuple, value))
+        return tuple(tuple(step) for step in value)
     return tuple(value) if isinstance(value, list) else value
+
+
+def _numbers(name: str, value: Any) -> list[Any]:
+    """What of a field's value has to be a finite number."""
+    if name in ("metrics", "pool"):
+        return list(value.values())
+    if name in ("errors", "imagined_errors"):
+        return list(value)
+    return [value] if isinstance(value, float) else []
 
 
 class RowFile:

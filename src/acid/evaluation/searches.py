@@ -42,7 +42,7 @@ class SearchSpec:
         return cls(method, sizes.pop("samples", 1), **sizes, options=options, **others)
 
     @classmethod
-    def usual(cls, setup: Setup, method: str = "cem", **chosen: Any) -> SearchSpec:
+    def usual(cls, setup: Setup, *, method: Any = "cem", **chosen: Any) -> SearchSpec:
         """A task's usual search with what was `chosen` in its place; a size the method does not have is an error."""
         kind = look_up(SEARCHES, method, "search method")
         has = {f.name for f in fields(kind)}
@@ -53,7 +53,8 @@ class SearchSpec:
         sizes = {name: chosen.pop(name, getattr(setup, name)) for name in _SIZES if name in has}
         if "iterations" not in has:  # as many candidates in one go
             sizes["samples"] = sizes["samples"] * setup.iterations
-        spec = cls(method, **sizes, **({"horizon": setup.horizon} | chosen))
+        others: dict[str, Any] = {"horizon": setup.horizon} | chosen
+        spec = cls(method, **sizes, **others)
         spec.build()  # complains about sizes that make no sense
         return spec
 

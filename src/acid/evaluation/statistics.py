@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -69,7 +70,7 @@ def share_or_mean(values: Sequence[float]) -> Interval:
     return bootstrap_mean(values)
 
 
-def paired(a: Mapping[Hashable, float], b: Mapping[Hashable, float], *, seed: int = 0) -> Paired:
+def paired(a: Mapping[Any, float], b: Mapping[Any, float], *, seed: int = 0) -> Paired:
     """a against b on the episodes that both have: bootstrap over episodes for the interval, a paired test for p.
 
     Binary values are tested with McNemar's exact test, others by flipping the signs of the differences: over every
@@ -119,7 +120,7 @@ def rank_correlation(a: Sequence[float] | np.ndarray, b: Sequence[float] | np.nd
         raise AcidError(f"a rank correlation needs two lists of the same length, got {len(first)} and {len(second)}")
     if np.ptp(first) == 0 or np.ptp(second) == 0:
         return 0.0
-    return float(stats.spearmanr(first, second).statistic)
+    return float(stats.spearmanr(first, second)[0])  # type: ignore[arg-type]
 
 
 def bootstrap_rank_correlation(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from acid.errors import ShapeError
-from acid.report.style import ALARM, IMAGINED, INK, QUIET, TRUE, Name, drawing, look
+from acid.report.style import ALARM, IMAGINED, INK, QUIET, TRUE, Name, Names, drawing, look
 
 _WIDTH, _HEIGHT = 4.2, 3.0  # inches, one column
 
@@ -26,9 +26,9 @@ class Measured:
 
 def success_against_budget(
     path: str | Path,
-    planners: Mapping[Name, Mapping[int, Measured]],
+    planners: Mapping[Names, Mapping[int, Measured]],
     *,
-    baselines: Mapping[Name, Measured] | None = None,
+    baselines: Mapping[Names, Measured] | None = None,
     title: str = "",
     budget: str = "candidates N per iteration",
 ) -> None:
@@ -90,7 +90,7 @@ def lambda_sweep(
 
 def spreads(
     path: str | Path,
-    pools: Mapping[Name, tuple[np.ndarray, np.ndarray, np.ndarray]],
+    pools: Mapping[Names, tuple[np.ndarray, np.ndarray, np.ndarray]],
     *,
     title: str = "",
 ) -> None:
@@ -114,7 +114,7 @@ def spreads(
             figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=INK)
 
 
-def consistency_per_step(path: str | Path, residuals: Mapping[Name, np.ndarray], *, title: str = "") -> None:
+def consistency_per_step(path: str | Path, residuals: Mapping[Names, np.ndarray], *, title: str = "") -> None:
     """Residual ‖a_t − â_t‖² at each step of the plan, one curve per condition; each array is [plans, H]."""
     with drawing(path, width=_WIDTH, height=_HEIGHT) as (_, (axes,)):
         steps = 0
@@ -180,7 +180,12 @@ def inferred_against_found(
 
 
 def error_over_steps(
-    path: str | Path, panels: Mapping[str, Mapping[Name, Sequence[Measured]]], *, error: str, step: str, title: str = ""
+    path: str | Path,
+    panels: Mapping[str, Mapping[Names, Sequence[Measured]]],
+    *,
+    error: str,
+    step: str,
+    title: str = "",
 ) -> None:
     """An error over the steps of an episode, from step 0 on: a panel per task, a curve per condition with its band.
 

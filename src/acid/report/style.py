@@ -32,6 +32,7 @@ class Look:
 
 
 Name = str | Look  # a plain name is shown as it is, in a colour that is always the same for it
+Names = Any  # keys of a mapping that are a Name; a type checker would insist on one of the two
 _OTHERS = ("#d55e00", "#56b4e9", "#882255", "#44aa99")
 
 _RC: Mapping[str, Any] = {

@@ -19,7 +19,7 @@ from acid.tables.table import Choice, Claim, Column, Findings, Line, Study, Tabl
 TASKS = ("rope", "granular")
 MODEL = "dinowm"
 CONDITIONS = ("original", "acid", "control", "noop", "random", "change", "clipped", "acid-clipped")
-INSIGHT = dict.fromkeys(("change", "clipped", "acid-clipped"), 50)  # these only tell what the gain is made of
+INSIGHT: dict[str, int] = dict.fromkeys(("change", "clipped", "acid-clipped"), 50)  # to tell what the gain is made of
 CHOICE = Choice({"original": (), "acid": (0.3, 1.0, 3.0), "control": (0.3, 1.0), "change": (0.3, 1.0)}, 24)
 AHEAD = 5  # pushes, planned and executed at once, beside one at a time
 DRAWN = ("original", "acid", "noop")  # in the figure

@@ -170,7 +170,7 @@ def _panels(both: dict[str, Film], bench: Bench) -> list[Panel]:
 def _telling(original: Sequence[Row], acid: Sequence[Row], count: int) -> list[str]:
     """Instances on which the two differ, first those that only ACID solves, or where its error is much smaller."""
     other = {row.instance: row for row in original}
-    scale = np.mean([row.initial_error for row in original])
+    scale = float(np.mean([row.initial_error for row in original]))
 
     def order(row: Row) -> tuple[float, float]:
         gain = int(row.success) - int(other[row.instance].success)
