@@ -42,6 +42,8 @@ def load_instances(path: Path, protocol: Protocol, task_name: str) -> Instances:
     drawn = [_instance(line, path, number) for number, line in enumerate(lines, start=2)]
     if len({instance.id for instance in drawn}) < len(drawn):
         raise DataError(f"{path} holds an instance twice; draw it again")
+    if len({tuple(np.shape(getattr(instance, name)) for name in _STATES) for instance in drawn}) > 1:
+        raise DataError(f"{path} holds instances of different shapes; draw it again")
     if sum(not instance.solved for instance in drawn) < protocol.episodes:
         raise DataError(f"{path} holds fewer than the {protocol.episodes} instances asked for; ask for fewer")
     return Instances.among(drawn, protocol.episodes)
@@ -74,4 +76,6 @@ def _instance(line: Any, path: Path, number: int) -> Instance:
                 raise fail(f"{name} does not hold numbers") from None
             if states[name].ndim != 1 + (name in _STATES[2:]) or not np.isfinite(states[name]).all():
                 raise fail(f"{name} must be finite numbers, got shape {list(states[name].shape)}")
+    if len({state.shape[-1] for state in states.values()}) > 1:
+        raise fail("its states have different sizes")
     return Instance(**{name: line[name] for name in _FIELDS}, **states)
