@@ -175,6 +175,7 @@ _ALL = (
         searches=False,
         agent=lambda bench: RandomAgent(*bench.task.action_bounds),
         needs=(),
+        refuses=lambda bench: "plans there are paths; use 'chance'" if bench.setup.judges_paths else None,
     ),
     Condition(
         "policy",

@@ -132,15 +132,20 @@ _EMPTY = {f.name: {} if f.default is MISSING else f.default for f in _OPTIONAL i
 def _checked(name: str, value: Any) -> Any:
     """A JSON value as its field's type."""
     kinds = _KINDS[name]
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+    if not _fits(value, kinds):
         raise ValueError(f"{name} must be {' or '.join(kind.__name__ for kind in kinds)}, got {value!r}")
     if not all(isinstance(n, int | float) and math.isfinite(n) for n in _numbers(name, value)):
         raise ValueError(f"{name} holds something that is not a finite number: {value!r}")
     if name == "search" and value is not None:
         return SearchSpec.from_json(value)
-    if name == "plan":
+    if name == "plan" and value is not None:
         return tuple(tuple(step) for step in value)
     return tuple(value) if isinstance(value, list) else value
+
+
+def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
+    """A switch is not a number, although Python thinks so."""
+    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
 
 
 def _numbers(name: str, value: Any) -> list[Any]:

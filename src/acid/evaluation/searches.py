@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from acid.errors import AcidError, look_up
+from acid import checkpoint
+from acid.errors import AcidError, CheckpointError, look_up
 from acid.planning import SEARCHES, Search
 from acid.tasks import Setup
 
@@ -25,7 +26,7 @@ class SearchSpec:
     horizon: int = 5
     candidates: str = FREE  # the family that is searched, e.g. arcs
     repeats: int = 1  # rollouts of each candidate
-    options: Mapping[str, Any] = field(default_factory=dict)  # of the method, where they are not its default
+    options: Mapping[str, Any] = field(default_factory=dict)  # of the method where not its default, as JSON values
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -37,7 +38,8 @@ class SearchSpec:
         values = {f.name: getattr(search, f.name) for f in fields(search)}  # type: ignore[arg-type]
         defaults = {f.name: f.default for f in fields(search)}  # type: ignore[arg-type]
         sizes = {name: values[name] for name in _SIZES if name in values}
-        options = {n: v for n, v in values.items() if n not in _SIZES and v != defaults[n]}
+        changed = {n: v for n, v in values.items() if n not in _SIZES and v != defaults[n]}
+        options = {n: list(v) if isinstance(v, tuple) else v for n, v in changed.items()}  # JSON has no tuples
         method = names.get(type(search), type(search).__name__.lower())
         return cls(method, sizes.pop("samples", 1), **sizes, options=options, **others)
 
@@ -61,14 +63,15 @@ class SearchSpec:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> SearchSpec:
         try:
-            return cls(**content)
-        except TypeError as error:
-            raise ValueError(f"search is not understood ({error})") from None
+            return checkpoint.config_from(cls, content)
+        except CheckpointError as error:
+            raise ValueError(f"search is not understood: {error}") from None
 
     def build(self) -> Search:
         kind = look_up(SEARCHES, self.method, "search method")
         sizes = {name: getattr(self, name) for name in _SIZES if name in {f.name for f in fields(kind)}}
-        return kind(**sizes, **self.options)
+        options = {n: tuple(v) if isinstance(v, list) else v for n, v in self.options.items()}
+        return kind(**sizes, **options)
 
     @property
     def budget(self) -> int:

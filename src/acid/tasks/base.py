@@ -76,7 +76,7 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
 
     @property
     def idle_action(self) -> np.ndarray:
-        """The action that does the least, [a]."""
+        """The planned action that does the least, [a]."""
         return np.zeros(self.action_size, np.float32)
 
     def checked_action(self, action: np.ndarray) -> np.ndarray:

@@ -126,6 +126,11 @@ class Navigation(Task):
         length = np.hypot(dx, dy) / np.sinc(turned / (2 * np.pi))  # of the arc with this chord
         return np.clip([way * length / STEP_SECONDS, turned / STEP_SECONDS], *self.action_bounds).astype(np.float32)
 
+    @property
+    def idle_action(self) -> np.ndarray:
+        """No displacement."""
+        return np.zeros(3, np.float32)
+
     def last_action(self, states: np.ndarray) -> np.ndarray | None:
         """The last displacement [3], which the robot's wheels tell."""
         return displacements(states[-2:, 1:])[0] if len(states) > 1 else None
