@@ -62,7 +62,7 @@ class Evaluate:
                 seed=self.seed,
                 results=self.where.results,
                 engine=Local(self.processes),
-                batch=self.batch or kit_of(cell.model).batch,
+                batch=kit_of(cell.model).batch if self.batch is None else self.batch,
                 fresh=self.fresh,
                 progress=progress,
             )

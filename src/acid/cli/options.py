@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from acid.errors import AcidError
+
 if TYPE_CHECKING:
     from acid.evaluation import Cell, SearchSpec
 
@@ -49,8 +51,10 @@ class Where:
     def cell(self) -> Cell:
         from acid.evaluation import Cell, shipped
 
-        known = [name.split("/")[1] for name in shipped() if name.split("/")[0] == self.task]
-        return Cell(self.task, self.model or next(iter(known), "lewm"), self.folder, self.results)
+        known = [model for task, model in (name.split("/") for name in shipped()) if task == self.task]
+        if self.model is None and not known:
+            raise AcidError(f"no weights are shipped for the task {self.task!r}: pass --model and --folder")
+        return Cell(self.task, self.model or known[0], self.folder, self.results)
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class PlanningAgent:
     ) -> None:
         if planner.scaler is None:
             raise AcidError("the planner has no action scaler, so its plans cannot be executed: pass scaler=")
-        self._controller = Controller(planner, execute or planner.horizon)
+        self._controller = Controller(planner, planner.horizon if execute is None else execute)
         self._initial = initial
         self._readout = readout
 

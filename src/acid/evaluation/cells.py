@@ -87,12 +87,12 @@ class Cell:
         from acid.data import Episodes, partition
 
         episodes = Episodes(data, require=("action", "state"))
-        held_out = partition(episodes)
-        recorded = self.stored("model").metadata.get("partition")
-        if recorded is not None and recorded["held_out"] != held_out.held_out_share:
-            raise DataError(f"{data} holds out {held_out.held_out_share:g} of its episodes, {self.root} another share")
+        recorded = self.stored("model").metadata.get("partition", {})
+        parts = partition(episodes, held_out=recorded.get("held_out"), frameskip=recorded.get("frameskip"))
+        if recorded:
+            parts.check(recorded, str(self.root / "model"))
         task = tasks.make(self.task)
-        instances = draw_instances(episodes, held_out.held_out.tolist(), task, protocol)
+        instances = draw_instances(episodes, parts.held_out.tolist(), task, protocol)
         save_instances(next(self._folders()) / _instances_file(protocol), instances, protocol, task.name)
         return instances
 

@@ -99,7 +99,8 @@ def evaluate(
     chosen: str | Task = task if isinstance(task, str) else as_task(task, **environment)
     described = tasks.task_class(chosen) if isinstance(chosen, str) else chosen
     protocol = Protocol.of(described.setup, episodes=episodes, split=split, seed=seed)
-    protocol = replace(protocol, goal_offset=goal_offset or protocol.goal_offset, budget=budget or protocol.budget)
+    given = {"goal_offset": goal_offset, "budget": budget}
+    protocol = replace(protocol, **{name: value for name, value in given.items() if value is not None})
     contenders = [_contender(name, agent) for name, agent in agents.items()]
     if instances is None:
         instances = _instances(chosen, contenders, protocol)

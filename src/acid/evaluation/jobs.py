@@ -106,6 +106,10 @@ class Job:
     fresh: bool = False
     films: Path | None = None  # keep a film of every episode there, as CONDITION/INSTANCE.npz
 
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise AcidError(f"a batch must have at least 1 episode, got {self.batch}")
+
     @property
     def size(self) -> int:
         """Episodes in all."""

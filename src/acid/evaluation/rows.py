@@ -154,6 +154,8 @@ def _numbers(name: str, value: Any) -> list[Any]:
         return list(value.values())
     if name in ("errors", "imagined_errors"):
         return list(value)
+    if name == "plan":
+        return [number for step in value or () for number in (step if isinstance(step, list) else [None])]
     return [value] if isinstance(value, float) else []
 
 

@@ -144,7 +144,7 @@ class Findings:
 
     @property
     def episodes(self) -> int:
-        return self.options.episodes or self.table.episodes
+        return self.table.episodes if self.options.episodes is None else self.options.episodes
 
     @cached_property
     def studies(self) -> list[Study]:

@@ -59,7 +59,7 @@ def run(
     kit, setup = kit_of(cell.model), cell.task_class.setup
     quick = kit.batch > 2
     spec = SearchSpec.usual(setup, **(SMALL if quick else {}), candidates=kit.candidates[0], repeats=kit.repeats)
-    protocol = Protocol.of(setup, episodes=episodes or (40 if quick else 8))
+    protocol = Protocol.of(setup, episodes=(40 if quick else 8) if episodes is None else episodes)
     films, instances = out / "films", cell.instances(protocol)
     jobs = []
     for name in COMPARED:
