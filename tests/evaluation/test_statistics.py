@@ -2,17 +2,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from acid.errors import AcidError
+from acid.evaluation import statistics
 from acid.evaluation.statistics import (
     bootstrap_mean,
     bootstrap_rank_correlation,
     mcnemar,
     paired,
     rank_correlation,
+    share_or_mean,
     sign_flip,
     wilson,
 )
@@ -46,11 +48,12 @@ def test_mcnemar_is_a_binomial_test_of_the_discordant_pairs(a, b):
     assert mcnemar(a, b) == mcnemar(b, a)
 
 
-def test_bootstrap_covers_the_true_mean_about_as_often_as_it_says():
+def test_bootstrap_covers_the_true_mean_about_as_often_as_it_says(monkeypatch):
+    monkeypatch.setattr(statistics, "RESAMPLES", 1000)
     rng = np.random.default_rng(0)
     hits = 0
     for _ in range(300):
-        interval = bootstrap_mean(rng.exponential(size=60), resamples=1000)
+        interval = bootstrap_mean(rng.exponential(size=60))
         hits += interval.low <= 1.0 <= interval.high
     assert 0.87 < hits / 300 < 0.98
 
@@ -63,9 +66,23 @@ def test_bootstrap_is_seeded_and_agrees_with_the_normal_interval():
     assert (interval.low, interval.high) == pytest.approx((values.mean() - half, values.mean() + half), abs=0.02)
 
 
-def test_bootstrap_in_chunks_draws_every_resample():
-    interval = bootstrap_mean(np.arange(300_000) % 2, resamples=40)
-    assert interval.low < 0.5 < interval.high
+def test_bootstrap_in_chunks_is_the_same_kind_of_interval(monkeypatch):
+    values = np.random.default_rng(4).normal(size=50)
+    whole = bootstrap_mean(values)
+    monkeypatch.setattr(statistics, "_CHUNK", 333)
+    chunked = bootstrap_mean(values)
+    assert (chunked.low, chunked.high) == pytest.approx((whole.low, whole.high), abs=0.02)
+
+
+@pytest.mark.parametrize("values", [[2.5], [2.5] * 7])
+def test_what_does_not_vary_has_no_width(values):
+    found = bootstrap_mean(values)
+    assert (found.n, found.mean, found.low, found.high) == (len(values), 2.5, 2.5, 2.5)
+
+
+def test_shares_have_wilsons_interval_and_other_numbers_a_bootstrap():
+    assert share_or_mean([1.0, 0.0, 1.0]) == wilson(2, 3)
+    assert share_or_mean([1.0, 0.0, 2.0]) == bootstrap_mean([1.0, 0.0, 2.0])
 
 
 def test_sign_flip_exact_by_hand():
@@ -90,6 +107,32 @@ def test_only_shared_episodes_count_and_their_order_does_not():
     result = paired(a, b)
     assert (result.n, result.difference, result.test) == (3, pytest.approx(1 / 3), "mcnemar-exact")
     assert result == paired(dict(reversed(a.items())), dict(reversed(b.items())))
+
+
+NUMBERS = st.dictionaries(st.integers(0, 30), st.integers(-3, 3).map(float), min_size=1, max_size=12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(NUMBERS, NUMBERS, st.randoms(use_true_random=False))
+def test_the_order_of_episodes_does_not_matter(a, b, random):
+    if not a.keys() & b.keys():
+        return
+    shuffled = [dict(random.sample(list(side.items()), len(side))) for side in (a, b)]
+    result = paired(a, b)
+    assert paired(*shuffled) == result
+    assert result.n == len(a.keys() & b.keys())
+    assert result.low <= result.difference + 1e-12
+    assert result.difference <= result.high + 1e-12
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=12))
+def test_swapping_the_sides_turns_the_sign_and_keeps_p(values):
+    a, b = dict(enumerate(values)), dict.fromkeys(range(len(values)), 0.0)
+    there, back = paired(a, b), paired(b, a)
+    assert back.difference == pytest.approx(-there.difference)
+    assert (back.p, back.test) == (there.p, there.test)
+    assert paired(a, a).p == 1.0
 
 
 def test_pairing_removes_what_the_episodes_have_in_common():

@@ -136,6 +136,8 @@ def _checked(name: str, value: Any) -> Any:
         raise ValueError(f"{name} must be {' or '.join(kind.__name__ for kind in kinds)}, got {value!r}")
     if not all(isinstance(n, int | float) and math.isfinite(n) for n in _numbers(name, value)):
         raise ValueError(f"{name} holds something that is not a finite number: {value!r}")
+    if name in ("checkpoints", "versions") and not all(isinstance(text, str) for text in value.values()):
+        raise ValueError(f"{name} holds something that is not a text: {value!r}")
     if name == "search" and value is not None:
         return SearchSpec.from_json(value)
     if name == "plan" and value is not None:

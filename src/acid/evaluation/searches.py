@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
@@ -55,6 +57,8 @@ class SearchSpec:
         sizes = {name: chosen.pop(name, getattr(setup, name)) for name in _SIZES if name in has}
         if "iterations" not in has:  # as many candidates in one go
             sizes["samples"] = sizes["samples"] * setup.iterations
+        if "std_init" in chosen:
+            chosen["options"] = {"std_init": chosen.pop("std_init")}
         others: dict[str, Any] = {"horizon": setup.horizon} | chosen
         spec = cls(method, **sizes, **others)
         spec.build()  # complains about sizes that make no sense
@@ -62,10 +66,8 @@ class SearchSpec:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> SearchSpec:
-        try:
-            return checkpoint.config_from(cls, content)
-        except CheckpointError as error:
-            raise ValueError(f"search is not understood: {error}") from None
+        """A checked one; a ValueError says what is wrong with it."""
+        return _read(json.dumps(content, sort_keys=True))
 
     def build(self) -> Search:
         kind = look_up(SEARCHES, self.method, "search method")
@@ -100,3 +102,12 @@ class SearchSpec:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@functools.cache
+def _read(text: str) -> SearchSpec:
+    """Thousands of rows hold the same few searches."""
+    try:
+        return checkpoint.config_from(SearchSpec, json.loads(text))
+    except CheckpointError as error:
+        raise ValueError(f"search is not understood: {error}") from None
