@@ -93,7 +93,7 @@ def test_other_protocols_are_refused(path: Path, changes, message) -> None:
 def test_the_task_must_be_the_same(path: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="was drawn with task 'pathline', not 'line'"):
         load_instances(path, PROTOCOL, "line")
-    with pytest.raises(DataError, match="there are no instances at .*nowhere; pass the dataset to draw them from"):
+    with pytest.raises(DataError, match=r"there are no instances at .*nowhere; pass the dataset to draw them from"):
         load(tmp_path / "nowhere")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from acid.errors import AcidError
 from acid.evaluation.agents import Agent, Decision, Situation
 from acid.evaluation.protocol import Instance, Protocol
 
@@ -110,6 +111,7 @@ def play(
     episodes = [_begin(task, instance, protocol.budget, film) for instance in instances]
     while running := [episode for episode in episodes if not episode.finished]:
         decision = agent.act(_situation(task, running, protocol))
+        _check(decision, agent, len(running))
         for b, episode in enumerate(running):
             _note(task, episode, decision, b, share=1 / len(running))
             _execute(task, episode, decision.env_actions[b], to_the_end=decision.gap is not None)
@@ -118,6 +120,15 @@ def play(
         if task.metric != "success":
             episode.metrics.setdefault(task.metric, episode.final_error)
     return episodes
+
+
+def _check(decision: Decision, agent: Agent, episodes: int) -> None:
+    shape = decision.env_actions.shape
+    if len(shape) != 3 or shape[0] != episodes or shape[1] < 1:
+        raise AcidError(
+            f"{type(agent).__name__} decided on actions of shape {list(shape)} for {episodes} episodes, which must be "
+            "[B, k, a] with at least one step"
+        )
 
 
 def execute(task: Task, state: np.ndarray, actions: np.ndarray, *, every: int = 1) -> tuple[np.ndarray, np.ndarray]:
@@ -159,8 +170,7 @@ def _situation(task: Task, running: Sequence[Episode], protocol: Protocol) -> Si
     last = [task.last_action(e.instance.seen) if e.decisions == 0 else None for e in running]
 
     def judge(b: int, actions: np.ndarray) -> np.ndarray | None:
-        path = running[b].instance.path
-        return None if path is None else task.plan_metrics(running[b].state, actions, path)[task.metric]
+        return _path_metrics(task, running[b], actions).get(task.metric)
 
     return Situation(
         frames=np.stack([np.stack(e.frames) for e in running]),
@@ -174,13 +184,26 @@ def _situation(task: Task, running: Sequence[Episode], protocol: Protocol) -> Si
     )
 
 
+def _path_metrics(task: Task, episode: Episode, actions: np.ndarray) -> dict[str, np.ndarray]:
+    """Errors of plans [..., k, a] against the path that was really taken, [...] each; none if there is no path."""
+    path = episode.instance.path
+    if path is None:
+        return {}
+    if actions.shape[-2] != len(path):
+        raise AcidError(
+            f"plans of {actions.shape[-2]} steps cannot be compared with the paths of {task.name}, which have "
+            f"{len(path)}: plan as far ahead"
+        )
+    return task.plan_metrics(episode.state, actions, path)
+
+
 def _note(task: Task, episode: Episode, decision: Decision, b: int, *, share: float) -> None:
     if decision.imagined_pose is not None:
         left = (episode.budget - episode.steps) // task.frameskip
         goal = episode.instance.goal_state
         episode.imagined_errors += [task.pose_error(pose, goal) for pose in decision.imagined_pose[b][:left]]
-    if episode.instance.path is not None and episode.decisions == 0:
-        found = task.plan_metrics(episode.state, decision.env_actions[b], episode.instance.path)
+    if episode.decisions == 0:
+        found = _path_metrics(task, episode, decision.env_actions[b])
         episode.metrics |= {name: float(value) for name, value in found.items()}
     episode.decisions += 1
     episode.cpu_seconds += decision.cpu_seconds * share
