@@ -106,7 +106,7 @@ def test_batches_of_any_form_are_moved():
         x: Tensor
         more: tuple[Tensor, None]
 
-    there = loop._moved({"pair": Pair(torch.zeros(2, 3), (torch.zeros(1), None)), "n": 3}, torch.device("meta"))
+    there = loop.moved({"pair": Pair(torch.zeros(2, 3), (torch.zeros(1), None)), "n": 3}, torch.device("meta"))
     pair = there["pair"]
     assert (pair.x.device.type, pair.more[0].device.type, pair.more[1], there["n"]) == ("meta", "meta", None, 3)
 

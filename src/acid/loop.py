@@ -114,7 +114,7 @@ def train(
     ):
         for step in range(start, config.steps):
             torch.manual_seed(_step_seed(config.seed, step))
-            batch = _moved(next(stream), device)
+            batch = moved(next(stream), device)
             with autocast:
                 losses = loss(batch)
             norm = run.update(step, losses)
@@ -240,19 +240,19 @@ def _patient_interrupt() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _moved(value: Any, device: torch.device) -> Any:
+def moved(value: Any, device: torch.device) -> Any:
     """Tensors, and dataclasses, tuples and mappings of them, on a device; all else as it is."""
     if isinstance(value, Tensor):
         if device.type == "cuda" and value.device.type == "cpu":
             return value.pin_memory().to(device, non_blocking=True)
         return value.to(device)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: _moved(getattr(value, field.name), device) for field in dataclasses.fields(value)}
+        fields = {field.name: moved(getattr(value, field.name), device) for field in dataclasses.fields(value)}
         return dataclasses.replace(value, **fields)
     if isinstance(value, tuple):
-        return tuple(_moved(part, device) for part in value)
+        return tuple(moved(part, device) for part in value)
     if isinstance(value, Mapping):
-        return {name: _moved(part, device) for name, part in value.items()}
+        return {name: moved(part, device) for name, part in value.items()}
     return value
 
 

@@ -1,4 +1,4 @@
-"""`acid collect` and `acid import`: what training and planning start from."""
+"""`acid collect`, `acid import` and `acid convert`: what training and planning start from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Annotated
 import tyro
 
 from acid.cli.progress import bar
-from acid.errors import look_up
 
 
 @dataclass(frozen=True)
@@ -26,11 +25,10 @@ class Collect:
     processes: int = 2
 
     def run(self) -> None:
-        from acid.tasks import TASKS
+        from acid.tasks import task_class
         from acid.tasks.collect import Collection, collect
 
-        look_up(TASKS, self.task, "task")
-        out = self.out or Path("data") / f"{self.task}.h5"
+        out = self.out or Path("data") / f"{task_class(self.task).name}.h5"
         with bar(f"collect {self.task}", "episode") as progress:
             collect(
                 Collection(self.task, self.episodes, self.size, self.seed),
@@ -43,6 +41,27 @@ class Collect:
 
 @dataclass(frozen=True)
 class Import:
+    """Turn a dataset of another format into a dataset of this library."""
+
+    path: Annotated[Path, tyro.conf.Positional]
+    """A file or a folder."""
+    format: str
+    """hdf5 (a file in stable-worldmodel's layout), recon (a folder of trajectories) or dinowm (rope, granular)."""
+    out: Path
+    size: int | None = None
+    """Pixels along each side of a frame, for recon, whose frames are decoded. Default: 64"""
+
+    def run(self) -> None:
+        from acid.data import import_episodes
+
+        with bar("import", "episode") as progress:
+            found = import_episodes(self.path, self.out, self.format, size=self.size, progress=progress)
+        left_out = found.attributes.get("left_out")
+        print(f"wrote {self.out}: {len(found)} episodes" + (f", without the columns {left_out}" if left_out else ""))
+
+
+@dataclass(frozen=True)
+class Convert:
     """Turn a Le-WM or PLDM published by stable-worldmodel into a checkpoint of this library."""
 
     published: Annotated[Path, tyro.conf.Positional]
@@ -50,8 +69,9 @@ class Import:
     data: Path
     """The dataset it was trained on, for the action statistics."""
     out: Path
+    """The checkpoint, e.g. runs/TASK/lewm/model, so that the cell's other parts can be trained."""
     held_out: float = 0.0
-    """Share of that dataset's episodes that its training did not see."""
+    """Share of that dataset's episodes that verifiers shall not see."""
     weights: str | None = None
     """Which file of weights, where the folder has several."""
 

@@ -1,146 +1,151 @@
-"""`acid train`: one part of a cell."""
+"""`acid train`: one part of a cell, with every number of its recipe open to change."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, get_type_hints
 
 import torch
 import tyro
 
+from acid.cli.options import Compute
 from acid.cli.progress import bar, training_bar
-from acid.errors import look_up
+from acid.errors import AcidError
 
-Scale = Literal["lite", "paper"]
+# Short forms of the settings that are changed most often.
+SHORT = {f"--{name}": f"--loop.{name}" for name in ("steps", "batch-size", "learning-rate", "seed", "precision")}
+CHOICE = ("part", "model", "scale")  # what decides which settings there are
 
 
 @dataclass(frozen=True)
 class Train:
     """Train one part of a cell: the world model first (of nwm the tokenizer), then what builds on its latents."""
 
-    part: Annotated[Literal["tokenizer", "model", "verifier", "policy", "decoder", "readout"], tyro.conf.Positional]
+    part: Annotated[str, tyro.conf.Positional]
+    """tokenizer, model, verifier, policy, decoder or readout."""
+    model: Annotated[str, tyro.conf.Positional] = "lewm"
+    """Kind of world model."""
+    scale: str = "lite"
+    """Size of the networks and length of the training: lite (minutes on a CPU) or paper."""
     task: str = "reacher"
-    model: str = "lewm"
-    scale: Scale = "lite"
     data: Path | None = None
     """Default: data/TASK.h5; for nwm also a folder of RECON's files."""
     out: Path | None = None
     """Folder of the cell; the part goes into a subfolder. Default: runs/TASK/MODEL"""
-    steps: int | None = None
-    seed: int = 0
-    change: dict[str, float] = field(default_factory=dict)
-    """Other settings of a Le-WM or PLDM, e.g. objective.sigreg 0.09 network.latent_size 32 encoder.keypoints 0."""
+    epochs: float | None = None
+    """Passes over the training data, instead of a number of steps."""
+    workers: int = 0
+    """Processes that read batches; 0: one thread."""
     threads: int = 1
+    """CPU threads of a step."""
+    compute: tyro.conf.OmitArgPrefixes[Compute] = field(default_factory=Compute)
 
     def run(self) -> None:
+        from acid import training
+
+        self.train(training.recipe(self.part, self.model, self.scale))
+
+    def train(self, recipe: Any) -> None:
+        from acid import checkpoint, training
+
         torch.set_num_threads(self.threads)
-        data = self.data or Path("data") / f"{self.task}.h5"
-        out = self.out or Path("runs") / self.task / self.model
-        look_up(self._trainers(), self.part, f"part of a cell of {self.model}")(data, out)
-        print(f"wrote {out / self.part}")
-
-    def _trainers(self) -> dict[str, Callable[[Path, Path], None]]:
-        """What trains each part that a cell of this world model has, given dataset and folder of the cell."""
-        from acid.training import navigation, token_model
-
-        if self.model in navigation.KINDS:
-            return {
-                "tokenizer": self._train_tokenizer,
-                "model": self._train_navigation,
-                "verifier": self._train_navigation_verifier,
-            }
-        model = self._train_token_model if self.model in token_model.KINDS else self._train_world_model
-        return {"model": model} | dict.fromkeys(("verifier", "policy", "decoder", "readout"), self._train_on_latents)
-
-    def _train_world_model(self, data: Path, out: Path) -> None:
-        from acid.training import world_model
-
-        recipe = world_model.recipe(self.model, self.scale, steps=self.steps, seed=self.seed, changes=self.change)
-        with training_bar("train", recipe.loop.steps) as progress:
-            world_model.train_world_model(data, out / "model", recipe, progress=progress)
-        _print_json(out / "model", "validation")
-
-    def _train_token_model(self, data: Path, out: Path) -> None:
-        from acid.training import token_model
-
-        recipe = token_model.recipe(self.scale, steps=self.steps, seed=self.seed)
-        with bar("encode", "frame") as encoding, training_bar("train", recipe.loop.steps) as progress:
-            token_model.train_token_model(data, out / "model", recipe, progress=progress, encoding=encoding)
-        _print_json(out / "model", "validation")
-
-    def _train_tokenizer(self, data: Path, out: Path) -> None:
-        from acid.models import compact
-        from acid.nn.lpips import load_lpips
-        from acid.training import navigation, tokenizer
-
-        recipe = tokenizer.recipe(self.scale, steps=self.steps, seed=self.seed)
-        frames = navigation.open_frames(data, compact.PRESETS[recipe.preset]().image_size)
-        with training_bar("train tokenizer", recipe.loop.steps) as progress:
-            tokenizer.train_tokenizer(frames, out / "tokenizer", recipe, perceptual=load_lpips(), progress=progress)
-        _print_json(out / "tokenizer", "validation")
-
-    def _train_navigation(self, data: Path, out: Path) -> None:
-        from acid.nn.lpips import load_lpips
-        from acid.training import navigation
-
-        tokenizer, dataset = self._tokenise(data, out)
-        recipe = navigation.recipe(self.scale, steps=self.steps, seed=self.seed)
-        with training_bar("train", recipe.loop.steps) as progress:
-            navigation.train_navigation(
-                dataset, tokenizer, out / "model", recipe, perceptual=load_lpips(), progress=progress
+        task = training.task_name(self.task)
+        if self.compute.precision != "auto":
+            recipe = replace(recipe, loop=replace(recipe.loop, precision=self.compute.precision))
+        with ExitStack() as stack:
+            folder = training.fit(
+                recipe,
+                self.data or Path("data") / f"{task}.h5",
+                self.out or Path("runs") / task / self.model,
+                task=self.task,
+                device=self.compute.device,
+                workers=self.workers,
+                epochs=self.epochs,
+                progress=_bars(stack, self.part),
             )
-        _print_json(out / "model", "validation")
-
-    def _train_navigation_verifier(self, data: Path, out: Path) -> None:
-        from acid.training import navigation
-
-        tokenizer, dataset = self._tokenise(data, out)
-        recipe = navigation.verifier_recipe(self.scale, steps=self.steps, seed=self.seed)
-        with training_bar("train verifier", recipe.fit.steps) as progress:
-            fitted = navigation.train_navigation_verifier(
-                dataset, tokenizer, out / "verifier", recipe, progress=progress
-            )
-        print(fitted.report)
-
-    def _tokenise(self, data: Path, out: Path) -> Any:
-        """The cell's tokenizer and the dataset as it sees it."""
-        from acid.models.compact import CompactTokenizer
-        from acid.training import navigation
-
-        tokenizer = CompactTokenizer.load(out / "tokenizer")
-        with bar("tokenise", "frame") as progress:
-            frames = navigation.open_frames(data, tokenizer.config.image_size)
-            return tokenizer, navigation.tokenise(tokenizer, frames, progress=progress)
-
-    def _train_on_latents(self, data: Path, out: Path) -> None:
-        from acid.training import decoder, inverse, readout
-        from acid.training.latents import load_latents
-
-        with bar("encode", "frame") as progress:
-            dataset = load_latents(out / "model", data, progress=progress)
-        target = out / self.part
-        if self.part == "decoder":
-            tokens = dataset.latents.shape[1]
-            drawing = decoder.recipe(self.scale, tokens=tokens, steps=self.steps, seed=self.seed)
-            with training_bar("train decoder", drawing.loop.steps) as progress:
-                decoder.train_decoder(dataset, target, drawing, progress=progress)
-            return
-        if self.part == "readout":
-            reading = readout.recipe(self.scale, steps=self.steps, seed=self.seed)
-            with training_bar("train readout", reading.loop.steps) as progress:
-                readout.train_readout(dataset, target, self.task, reading, progress=progress)
-            return _print_json(target, "chamfer")
-        chosen = inverse.recipe(self.scale, steps=self.steps, seed=self.seed)
-        fit = inverse.train_verifier if self.part == "verifier" else inverse.train_policy
-        with training_bar(f"train {self.part}", chosen.fit.steps) as progress:
-            fitted = fit(dataset, target, chosen, progress=progress)
-        print(fitted.report)
+        metadata = checkpoint.load(folder).metadata
+        print(_report(metadata["report"]) if "report" in metadata else json.dumps(metadata["validation"], indent=2))
+        print(f"wrote {folder}")
 
 
-def _print_json(folder: Path, entry: str) -> None:
-    from acid import checkpoint
+def train_command(arguments: list[str]) -> None:
+    """`acid train ARGUMENTS`: the first two choose a recipe, whose settings are then options like all others."""
+    from acid import models, training
 
-    print(json.dumps(checkpoint.load(folder).metadata[entry], indent=2))
+    about = f"{Train.__doc__}\n\nParts: {', '.join(training.PARTS)}.\nModels: {', '.join(models.KINDS)}.\n"
+    if not arguments or arguments[0].startswith("-"):
+        about += "`acid train PART MODEL --help` lists every setting of a recipe."
+        tyro.cli(Train, prog="acid train", description=about, args=arguments)
+        return
+    part, *rest = arguments
+    model = rest.pop(0) if rest and not rest[0].startswith("-") else "lewm"
+    rest = _long_forms(rest)
+    scale = rest[rest.index("--scale") + 1] if "--scale" in rest[:-1] else Train.scale
+    recipe = training.recipe(part, model, scale)
+    command = tyro.cli(
+        _with_settings(recipe),
+        prog=f"acid train {part} {model}",
+        description=f"{about}{', '.join(SHORT)} are short for --loop.steps and so on.",
+        args=[part, model, *rest],
+        config=(tyro.conf.AvoidSubcommands, tyro.conf.FlagConversionOff),
+    )
+    settings = {name: getattr(command, name) for name in _settings(recipe)}
+    command.train(replace(recipe, **settings))
+
+
+def _settings(recipe: Any) -> dict[str, Any]:
+    """What may be changed: all but the choice itself, and networks or losses that have nothing to set."""
+    values = {entry.name: getattr(recipe, entry.name) for entry in fields(recipe)}
+    return {name: value for name, value in values.items() if name not in CHOICE and value is not None}
+
+
+def _with_settings(recipe: Any) -> Any:
+    """The options of `Train` and a recipe's settings, by default with the recipe's values."""
+    hints = get_type_hints(type(recipe))
+    extra = [
+        (name, Any if name in ("network", "loss", "loop") else hints[name], field(default=value))
+        for name, value in _settings(recipe).items()
+    ]
+    return make_dataclass("Train", extra, bases=(Train,), frozen=True)
+
+
+def _long_forms(arguments: list[str]) -> list[str]:
+    """Every option as --name value in its long form; none may be given twice, in whatever form."""
+    found: list[str] = []
+    for argument in arguments:
+        name, equals, value = argument.partition("=") if argument.startswith("--") else ("", "", argument)
+        found += [SHORT.get(name.replace("_", "-"), name.replace("_", "-"))] if name else []
+        found += [value] if equals or not name else []
+    names = [argument for argument in found if argument.startswith("--")]
+    for name in names:
+        if names.count(name) > 1:
+            short = {long: f" (or {short})" for short, long in SHORT.items()}.get(name, "")
+            raise AcidError(f"{name}{short} is given twice; give it once")
+    if {"--epochs", "--loop.steps"} <= set(names):
+        raise AcidError("--epochs and --steps both say how long to train; give one of them")
+    return found
+
+
+def _bars(stack: ExitStack, part: str) -> Any:
+    """Progress bars, one for each stage of training, opened when it begins."""
+    opened: dict[str, Any] = {}
+
+    def show(stage: str, done: int, total: int, losses: Mapping[str, float]) -> None:
+        if stage not in opened:
+            unit = "episode" if stage == "import" else "frame"
+            made = training_bar(f"train {part}", total) if stage == "train" else bar(stage, unit)
+            opened[stage] = stack.enter_context(made)
+        opened[stage](done, losses if stage == "train" else total)
+
+    return show
+
+
+def _report(values: Mapping[str, Any]) -> Any:
+    from acid.checkpoint import config_from
+    from acid.verifier import FlowReport
+
+    return config_from(FlowReport, values)

@@ -49,6 +49,10 @@ class LearnedWorldModel(nn.Module):
         """Latents [B, P, D] and normalised actions [B, N, H, A] to imagined latents [B, N, H, P, D]."""
         raise NotImplementedError
 
+    def features(self, latents: Tensor) -> Tensor:
+        """What a verifier looks at [..., P', D'] of latents [..., P, D]; by default the latents themselves."""
+        return latents
+
     def fake_input(self, batch: int = 2, *, candidates: int = 3, horizon: int = 5) -> tuple[Tensor, Tensor, Tensor]:
         """Noise of the right shapes, the same every time: an observation [B, (T,) S, S, 3], a goal [B, S, S, 3] and
         actions [B, N, H, A], on the model's device."""

@@ -20,7 +20,7 @@ from acid.models.stored import StoredNetwork
 class DecoderConfig:
     """The published sizes by default: 14 × 14 patches of 16 pixels."""
 
-    latent_size: int
+    latent_size: int  # D; 0 in a recipe: the world model's
     image_size: int = 224
     patch: int = 16
     width: int = 512

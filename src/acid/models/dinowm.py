@@ -45,7 +45,7 @@ class DinoWMConfig:
     "modulation": through AdaLN, from an MLP over the action and `waves` sines and cosines of each of its numbers.
     """
 
-    action_size: int  # A: numbers per model action, the block included
+    action_size: int  # A: numbers per model action, the block included; 0 in a recipe: as in the data
     encoder: PatchEncoderConfig
     latent_size: int  # D: numbers per token; checked against encoder and projection
     projection: ProjectionConfig | None = None

@@ -24,8 +24,8 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 @dataclass(frozen=True)
 class JepaConfig:
-    action_size: int  # A: numbers per model action, the block included
-    latent_size: int = 192
+    action_size: int  # A: numbers per model action, the block included; 0 in a recipe: as in the data
+    latent_size: int = 192  # D
     projector_width: int = 2048
     action_width: int = 10  # of the first, linear, action embedding
     encoder: EncoderConfig = field(default_factory=ViTConfig)

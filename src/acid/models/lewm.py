@@ -15,11 +15,11 @@ from acid.models.sigreg import SIGReg
 
 @dataclass(frozen=True)
 class LeWMLossConfig:
-    sigreg: float = 0.09  # weight
+    sigreg: float = 0.09  # weight of SIGReg
     projections: int = 1024  # random directions along which SIGReg looks
     pooled: bool = False  # the sample of SIGReg is every frame of the batch, not one frame of every window
-    alignment: float = 0.0  # of neighbours in time; not in the published model, nor is
-    inverse: float = 0.0  # of an action head; 0 trains without one
+    alignment: float = 0.0  # weight of keeping neighbours in time alike; the published model has no such term
+    inverse: float = 0.0  # weight of an action head; 0, as published, trains without one
 
 
 class LeWMLoss(nn.Module):

@@ -54,7 +54,7 @@ class NWMConfig:
     summed), instead of one of all codes with the table of input embeddings, which is then the output's as well.
     """
 
-    action_size: int  # A
+    action_size: int  # A: numbers per action; 0 in a recipe: as in the data
     tokenizer: CompactConfig
     predictor: CDiTConfig = field(default_factory=CDiTConfig)
     context: int = 4  # frames
@@ -321,6 +321,9 @@ class NavigationWorldModel(FrozenEncoderModel):
     def decode(self, latents: Tensor) -> Tensor:
         """Latents [..., P, D] to images [..., S, S, 3] with values in 0..1."""
         return self.tokenizer.decode(latents)
+
+    def features(self, latents: Tensor) -> Tensor:
+        return self.tokenizer.features(latents)
 
     def to_tokens(self, latents: Tensor) -> Tensor:
         """Latents [..., P, D] of any precision to the integers that are predicted [..., P, F]."""

@@ -22,7 +22,7 @@ class PLDMLossConfig:
     variance_in_time: float = 0.7
     covariance: float = 12.0
     covariance_in_time: float = 0.0
-    alignment: float = 0.2  # of neighbours in time
+    alignment: float = 0.2  # of keeping neighbours in time alike
     inverse: float = 0.0  # of an action head; 0 trains without one
     pooled: bool = False  # "over the batch" takes every frame of it as the sample, not one frame of every window
 

@@ -19,8 +19,8 @@ from acid.models.stored import StoredNetwork
 
 @dataclass(frozen=True)
 class ReadoutConfig:
-    tokens: int  # P
-    latent_size: int  # D
+    tokens: int  # P; 0 in a recipe: the world model's
+    latent_size: int  # D; 0 in a recipe: the world model's
     points: int = 40
     width: int = 256
     depth: int = 2  # hidden layers

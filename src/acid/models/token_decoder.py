@@ -17,8 +17,8 @@ from acid.models.stored import StoredNetwork
 class TokenDecoderConfig:
     """Tokens in rows and columns as the encoder laid them; every layer but the first doubles the picture's side."""
 
-    latent_size: int
-    grid: int = 14  # tokens along each side
+    latent_size: int  # D; 0 in a recipe: the world model's
+    grid: int = 14  # tokens along each side; 0 in a recipe: the world model's
     channels: tuple[int, ...] = (384, 256, 128, 64, 32)
 
 

@@ -1,80 +1,86 @@
-"""Train what infers actions from latents: the verifier, and the goal-conditioned policy it is compared with."""
+"""What infers actions from latents: the verifier, and the goal-conditioned policy that it is compared with."""
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
+import torch
+from torch import Tensor
+
+from acid import models
 from acid.errors import look_up
-from acid.loop import Progress
-from acid.training.latents import LatentDataset
-from acid.verifier import LITE, LITE_FIT, PAPER, PAPER_FIT, FitConfig, Policy, TransformerSize, Verifier
-
-Fitted = TypeVar("Fitted", Verifier, Policy)
-CHANNELS = (64, 96)  # of convolutions over latents that are maps of many tokens
-POLICY_HORIZON = 5  # blocks, as far as the planner looks
+from acid.models import LearnedWorldModel
+from acid.training.dataset import load_latents
+from acid.training.part import Job, Part, Recipe, Trainable
+from acid.verifier import LITE, LITE_FIT, PAPER, PAPER_FIT, Policy, Verifier, goal_pairs, successive
 
 
 @dataclass(frozen=True)
-class InverseRecipe:
-    size: TransformerSize = LITE
-    fit: FitConfig = field(default_factory=lambda: LITE_FIT)
-    convolve: bool = True  # look at the two frames with convolutions, where they are maps of tokens
+class VerifierRecipe(Recipe):
+    channels: tuple[int, ...] = ()  # of convolutions over two frames that are maps of tokens; none: a transformer alone
+    euler_steps: int = 1  # of inference
+    mirror: bool = False  # learn every episode also mirrored left to right
+    own_units: bool = False  # normalise actions by their own spread instead of as the world model does
 
 
-RECIPES = {
-    "paper": InverseRecipe(PAPER, PAPER_FIT, convolve=False),
-    "lite": InverseRecipe(LITE, replace(LITE_FIT, steps=6_000, batch_size=512)),
+@dataclass(frozen=True)
+class PolicyRecipe(VerifierRecipe):
+    horizon: int = 5  # model steps to the farthest goal: as far as the planner looks
+
+
+SCALES: dict[str, dict[str, Any]] = {
+    "paper": {"network": PAPER, "loop": PAPER_FIT},
+    "lite": {"network": LITE, "loop": replace(LITE_FIT, steps=6_000, batch_size=512)},
+}
+_LITE_MAP: dict[str, Any] = {"channels": (64, 96)}  # more accurate on our data than 2·P tokens, and much faster
+_NWM: dict[str, Any] = {"euler_steps": 10, "mirror": True, "own_units": True}
+RECIPES: dict[tuple[str, str], dict[str, Any]] = {
+    ("nwm", "paper"): _NWM,
+    ("nwm", "lite"): _NWM | {"channels": (64, 64, 96), "loop": replace(LITE_FIT, steps=6_000, batch_size=128)},
 }
 
 
-def recipe(name: str, *, steps: int | None = None, seed: int = 0) -> InverseRecipe:
-    chosen = look_up(RECIPES, name, "recipe")
-    return replace(chosen, fit=replace(chosen.fit, steps=steps or chosen.fit.steps, seed=seed))
+def recipe(cls: type[VerifierRecipe], part: str, model: str, scale: str) -> VerifierRecipe:
+    sizes = SCALES.get(scale, SCALES["lite"])
+    usual = cls(part, model, scale, sizes["network"], None, sizes["loop"])
+    is_map = look_up(models.KINDS, model, "world model").is_map
+    own = RECIPES.get((model, scale), _LITE_MAP if is_map and scale != "paper" else {})
+    return replace(usual, **own)
 
 
-def train_verifier(
-    dataset: LatentDataset, out: Path, recipe: InverseRecipe, *, progress: Progress | None = None
-) -> Verifier:
-    """The inverse dynamics of one model step, at every offset of the frames."""
-    return _train(Verifier.fit, dataset, out, recipe, progress)
-
-
-def train_policy(
-    dataset: LatentDataset, out: Path, recipe: InverseRecipe, *, progress: Progress | None = None
-) -> Policy:
-    """From here and the goal, 1 to POLICY_HORIZON blocks away, to the next block."""
-    return _train(partial(Policy.fit, horizon=POLICY_HORIZON), dataset, out, recipe, progress)
-
-
-def _train(
-    fit: Callable[..., Fitted], dataset: LatentDataset, out: Path, recipe: InverseRecipe, progress: Progress | None
-) -> Fitted:
-    """Fit and save; an interrupted run continues from `out`/run."""
-    tokens = dataset.latents.shape[1]
-    is_map = tokens > 1 and math.isqrt(tokens) ** 2 == tokens
-    clock = time.process_time()
-    fitted = fit(
-        dataset.latents,
-        dataset.actions,
-        dataset.ids,
-        frameskip=dataset.frameskip,
-        size=recipe.size,
-        training=recipe.fit,
-        channels=CHANNELS if recipe.convolve and is_map else (),
-        scaler=dataset.model.scaler,
-        folder=out / "run",
-        progress=progress,
+def prepare(cls: type[Verifier] | type[Policy], job: Job) -> Trainable:
+    recipe = job.recipe
+    dataset = load_latents(job, mirror=recipe.mirror)
+    table = (_seen(dataset.model, dataset.latents, job.device), dataset.actions, dataset.ids)
+    frameskip = dataset.model.scaler.frameskip
+    if cls is Policy:
+        transitions = goal_pairs(*table, horizon=recipe.horizon, frameskip=frameskip)
+    else:
+        transitions = successive(*table, frameskip=frameskip)
+    fitted, fit = cls.prepare(
+        transitions,
+        training=recipe.loop,
+        size=recipe.network,
+        channels=recipe.channels,
+        euler_steps=recipe.euler_steps,
+        scaler=None if recipe.own_units else dataset.model.scaler,
     )
-    metadata = {
-        "recipe": asdict(recipe),
-        "data": dataset.episodes.attributes,
-        "cpu_seconds": round(time.process_time() - clock),
-    }
-    fitted.save(out, metadata=metadata)
-    return fitted
+
+    def measure() -> dict[str, Any]:
+        fitted.report = fit.report()
+        return {"report": asdict(fitted.report)}
+
+    return Trainable(fitted.flow, fit.loss, fit.read, len(fit.train), measure, fitted.save)
+
+
+@torch.no_grad()
+def _seen(model: LearnedWorldModel, latents: Tensor, device: torch.device) -> Tensor:
+    """What the verifier looks at, [M, P', D'], in the latents' precision."""
+    parts = (model.features(part.to(device).float()) for part in latents.split(1024))
+    return torch.cat([part.to("cpu", latents.dtype) for part in parts])
+
+
+VERIFIER = Part(partial(recipe, VerifierRecipe, "verifier"), partial(prepare, Verifier), needs="model")
+POLICY = Part(partial(recipe, PolicyRecipe, "policy"), partial(prepare, Policy), needs="model")

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acid import checkpoint, models, tasks
-from acid.data import Episodes, split
-from acid.models import AnyWorldModel
+from acid import models, tasks
+from acid.data import Episodes
+from acid.models import LearnedWorldModel
+from acid.training.dataset import partition_of
 
 EPISODES = 300  # at most, for fitting; a third of that for testing
 STRIDE = 5  # neighbouring frames tell the same
@@ -22,8 +23,8 @@ CHUNK = 256  # frames encoded at once
 def probe(model_folder: Path, data: Path, task_name: str) -> dict[str, float]:
     """Held-out R² of every named physical quantity of the task, explained linearly by the latent of one frame."""
     model = models.load(model_folder)
-    episodes = Episodes(data, require=("pixels",))
-    parts = split(len(episodes), checkpoint.load(model_folder).metadata["recipe"]["held_out"])
+    episodes = Episodes(data, require=("pixels", "action"))
+    parts = partition_of(model_folder, episodes)
     task = tasks.make(task_name)
     fit_latents, fit_state = _look(model, task, episodes, parts.train[:EPISODES])
     latents, state = _look(model, task, episodes, parts.held_out[: EPISODES // 3])
@@ -42,7 +43,7 @@ def r2(fit_inputs: Tensor, fit_targets: Tensor, inputs: Tensor, targets: Tensor)
 
 
 def _look(
-    model: AnyWorldModel, task: tasks.Task, episodes: Episodes, ids: np.ndarray
+    model: LearnedWorldModel, task: tasks.Task, episodes: Episodes, ids: np.ndarray
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Latents [n, D] of some frames and the named quantities [n, k] that they show, in double precision."""
     latents: list[Tensor] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
+from itertools import count
 
 import torch
 from torch import Tensor
@@ -53,13 +54,14 @@ class FlowFit:
     def loss(self, batch: tuple[Tensor, Tensor, Tensor, Tensor | None]) -> dict[str, Tensor]:
         return {"loss": flow_matching_loss(self.flow, *batch)}
 
+    def read(self, step: int) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Batch number `step`."""
+        generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + step)
+        rows = torch.randint(len(self.train), (self.config.batch_size,), generator=generator)
+        return self.transitions.batch(self.train[rows])
+
     def batches(self, start: int) -> Generator[tuple[Tensor, Tensor, Tensor, Tensor | None], None, None]:
-        step = start
-        while True:
-            generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + step)
-            rows = torch.randint(len(self.train), (self.config.batch_size,), generator=generator)
-            yield self.transitions.batch(self.train[rows])
-            step += 1
+        yield from map(self.read, count(start))
 
     def report(self) -> FlowReport:
         """How well the flow infers actions that it was not fitted to."""

@@ -105,7 +105,9 @@ class FlowModel(nn.Module):
         """Itself, frozen for inference; gradients still reach the latents."""
         return self.eval().requires_grad_(False)
 
-    def save(self, folder: str | Path, *, metadata: Mapping[str, Any] | None = None) -> None:
+    def save(
+        self, folder: str | Path, *, metadata: Mapping[str, Any] | None = None, half_precision: bool = False
+    ) -> None:
         """Write weights, configuration, scaler, report and whatever else should be remembered to a folder."""
         known = {} if self.report is None else {"report": asdict(self.report)}
         checkpoint.save(
@@ -115,6 +117,7 @@ class FlowModel(nn.Module):
             state=self,
             scaler=self.scaler,
             metadata={**known, **(metadata or {})},
+            dtype=torch.float16 if half_precision else None,
         )
 
     @classmethod

@@ -1,0 +1,156 @@
+"""The world model: windows of frames and actions, of pixels or of the latents that a frozen encoder makes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from acid import models
+from acid.data import Shuffle, Windows
+from acid.errors import look_up
+from acid.loop import LoopConfig, SettingError, moved
+from acid.models import Batch, FrozenEncoderModel, LearnedWorldModel, NavigationWorldModel
+from acid.models.compact import CompactTokenizer
+from acid.models.lewm import LeWMLossConfig
+from acid.models.pldm import PLDMLossConfig
+from acid.training.dataset import WindowReader, actions_of, encode_rows
+from acid.training.part import Job, Part, SplittingRecipe, Trainable, sized, spread
+from acid.training.pictures import HORIZON, validate_pictures
+from acid.types import ActionScaler
+
+VALIDATION_WINDOWS = 512
+
+
+@dataclass(frozen=True)
+class ModelRecipe(SplittingRecipe):
+    mirror: bool = False  # show every window as often mirrored left to right
+
+
+# Left to itself a small network fills its channels with finer and finer functions of what is easiest to predict, with
+# none left for the rest. So it has few channels, and is asked for slow ones and for those that tell the action.
+_ASKED_FOR = {"alignment": 1.0, "inverse": 1.0}
+_JEPA_LITE: dict[str, Any] = {
+    "loop": LoopConfig(steps=6_000, batch_size=48, learning_rate=1e-3, weight_decay=1e-3, warmup=0.03),
+    "half_precision": True,
+    "held_out": 0.2,
+    "frameskip": 5,
+}
+_JEPA_PAPER: dict[str, Any] = {
+    "loop": LoopConfig(steps=150_000, batch_size=128, learning_rate=5e-5, weight_decay=1e-3),
+    "frameskip": 5,
+}
+# Where a recipe differs from the default, which is the preset of the network with a loss and a loop as they come.
+RECIPES: dict[tuple[str, str], dict[str, Any]] = {
+    ("lewm", "paper"): _JEPA_PAPER,
+    ("lewm", "lite"): _JEPA_LITE | {"loss": LeWMLossConfig(sigreg=0.07, projections=256, pooled=True, **_ASKED_FOR)},
+    ("pldm", "paper"): _JEPA_PAPER,
+    ("pldm", "lite"): _JEPA_LITE | {"loss": PLDMLossConfig(variance_in_time=0.0, pooled=True, **_ASKED_FOR)},
+    ("dinowm", "paper"): {"loop": LoopConfig(steps=60_000, batch_size=32, learning_rate=5e-4, weight_decay=1e-2)},
+    ("dinowm", "lite"): {
+        "loop": LoopConfig(steps=6_000, batch_size=64, learning_rate=1e-3, weight_decay=1e-2, warmup=0.03),
+        "half_precision": True,
+        "held_out": 0.2,
+    },
+    ("nwm", "paper"): {
+        "loop": LoopConfig(steps=200_000, batch_size=256, learning_rate=1e-4, weight_decay=1e-2),
+        "mirror": True,
+    },
+    ("nwm", "lite"): {
+        "loop": LoopConfig(steps=8_000, batch_size=64, learning_rate=1e-3, weight_decay=1e-2, warmup=0.03),
+        "half_precision": True,
+        "held_out": 0.2,
+        "mirror": True,
+    },
+}
+
+
+def recipe(model: str, scale: str) -> ModelRecipe:
+    kind = look_up(models.KINDS, model, "world model")
+    network = look_up(kind.presets, scale, "scale")(0)
+    usual = ModelRecipe("model", model, scale, network, kind.loss_config(), LoopConfig())
+    return replace(usual, **RECIPES.get((model, scale), {}))
+
+
+def prepare(job: Job) -> Trainable:
+    actions, recipe = actions_of(job), job.recipe
+    model = _build(job, actions.scaler)
+    latents = None
+    if isinstance(model, FrozenEncoderModel):
+        rows = job.episodes.rows_of(job.partition.train)
+        model.fit_encoder(lambda count: job.pixels(spread(rows, count)).to(job.device))
+        latents = encode_rows(job, model, mirror=recipe.mirror)
+    elif recipe.mirror:
+        raise SettingError(f"mirror=True needs latents of a frozen encoder, which a {recipe.model} does not have")
+    loss = job.kind.loss(recipe.loss, model).to(job.device)  # may have parameters that planning does not need
+
+    def reader(ids: np.ndarray, steps: int) -> WindowReader:
+        windows = Windows(job.episodes, ids, steps + 1, job.partition.frameskip)
+        return WindowReader(windows, job.episodes, actions, latents)
+
+    shown = reader(job.partition.train, model.config.history)
+    drawing = model if isinstance(model, NavigationWorldModel) else None
+    ahead = model.config.history if drawing is None else drawing.context + HORIZON - 1
+    tested = reader(job.partition.held_out, ahead)
+    order = Shuffle(len(shown.windows), job.loop.batch_size, job.loop.seed)
+
+    def read(step: int) -> Batch:
+        if not recipe.mirror:
+            return shown.read(order.indices(step))
+        mirrored = np.random.default_rng([job.loop.seed, step]).random(job.loop.batch_size) < 0.5
+        return shown.read(order.indices(step), torch.from_numpy(mirrored))
+
+    def measure() -> dict[str, Any]:
+        found = validate(model, loss, tested) if drawing is None else validate_pictures(drawing, tested)
+        return {"validation": found}
+
+    return Trainable(
+        nn.ModuleDict({"model": model, "loss": loss}),
+        partial(loss, model),
+        read,
+        len(shown.windows),
+        measure,
+        partial(models.save, model, recipe.model),
+    )
+
+
+def _build(job: Job, scaler: ActionScaler) -> LearnedWorldModel:
+    """A fresh model on the job's device."""
+    recipe, options = job.recipe, {}
+    for name, wanted in (("network", job.kind.config), ("loss", job.kind.loss_config)):
+        if not isinstance(getattr(recipe, name), wanted):
+            raise SettingError(
+                f"the {name} of {recipe.model!r} is set by a {wanted.__name__}, not {getattr(recipe, name)}"
+            )
+    network = sized(recipe.network, action_size=scaler.size)
+    if "tokenizer" in job.kind.parts:
+        tokenizer = CompactTokenizer.load(job.cell / "tokenizer")
+        if network.tokenizer not in (tokenizer.config, job.kind.presets[recipe.scale](0).tokenizer):
+            raise SettingError("the tokenizer is the one in the cell's folder; leave out settings of network.tokenizer")
+        options["tokenizer"] = tokenizer
+    torch.manual_seed(job.loop.seed)
+    return job.kind.model(network, scaler, **options).to(job.device)
+
+
+@torch.no_grad()
+def validate(model: LearnedWorldModel, loss: nn.Module, reader: WindowReader) -> dict[str, float]:
+    """Losses on held-out windows, and the error of imagining from one frame, step by step, against not moving."""
+    device = next(model.parameters()).device
+    batch = moved(reader.read(reader.windows.sample(VALIDATION_WINDOWS)), device)
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(0)
+        losses = loss(model, batch)
+    latents = batch.frames
+    if reader.latents is None:
+        latents = model.encode(latents.flatten(0, 1)).unflatten(0, latents.shape[:2])
+    imagined = model.rollout(latents[:, 0], batch.actions[:, None])[:, 0]
+    error, still = ((guess - latents[:, 1:]).square().mean((0, 2, 3)) for guess in (imagined, latents[:, :1]))
+    steps = {f"imagined_{t + 1}_of_still": float(e / s) for t, (e, s) in enumerate(zip(error, still, strict=True))}
+    return {name: float(value) for name, value in losses.items()} | steps
+
+
+PART = Part(recipe, prepare, needs="tokenizer")

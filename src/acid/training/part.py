@@ -1,0 +1,108 @@
+"""What a part of a cell is to training: a recipe, and how to make something trainable of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from acid import models
+from acid.data import Episodes, Partition
+from acid.errors import look_up
+from acid.loop import LoopConfig, Losses, SettingError
+from acid.models import Kind, LearnedWorldModel
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a part is trained, apart from the data; what only some parts have is in subclasses."""
+
+    part: str
+    model: str  # kind of world model
+    scale: str  # name of the network's preset
+    network: Any  # configuration of the network; a size that follows from the data is 0
+    loss: Any  # configuration of the loss; None where there is nothing to set
+    loop: LoopConfig
+    half_precision: bool = False  # of the stored weights
+
+
+@dataclass(frozen=True)
+class SplittingRecipe(Recipe):
+    """Of a part that is trained first, so that it decides how the dataset is split."""
+
+    held_out: float = 0.1  # share of the episodes kept for evaluation
+    frameskip: int = 1  # environment steps per model step
+
+
+@dataclass(frozen=True)
+class Job:
+    """One part to train, and what it is trained from."""
+
+    recipe: Any  # of the part's own class
+    task: str
+    cell: Path  # holds the parts that were trained before
+    episodes: Episodes
+    partition: Partition
+    device: torch.device
+    encoding: Callable[[int, int], None] | None  # is told (frames encoded, frames in all)
+
+    @property
+    def kind(self) -> Kind:
+        return look_up(models.KINDS, self.recipe.model, "world model")
+
+    @property
+    def loop(self) -> LoopConfig:
+        return self.recipe.loop
+
+    def world_model(self) -> LearnedWorldModel:
+        """The cell's own, frozen, on the device."""
+        return models.load(self.cell / "model", device=self.device)
+
+    def pixels(self, rows: np.ndarray) -> Tensor:
+        """Frames of the dataset, uint8 [*rows.shape, S, S, 3]."""
+        return torch.from_numpy(self.episodes.read("pixels", rows))
+
+    def draw(self, size: int, step: int) -> np.ndarray:
+        """The examples, numbers below `size`, of batch `step`: [B]."""
+        return np.random.default_rng([self.loop.seed, step]).integers(size, size=self.loop.batch_size)
+
+
+@dataclass(frozen=True)
+class Trainable:
+    """What the loop trains, and what is kept of it."""
+
+    module: nn.Module  # whose parameters are trained
+    loss: Callable[[Any], Losses]  # of a batch
+    read: Callable[[int], Any]  # batch number to batch
+    examples: int  # that make an epoch
+    measure: Callable[[], dict[str, Any]]  # after training: entries of the metadata
+    save: Callable[..., None]  # save(folder, metadata=..., half_precision=...)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One value in the registry of parts."""
+
+    recipe: Callable[[str, str], Recipe]  # of a kind of world model and a scale
+    prepare: Callable[[Job], Trainable]
+    needs: str | None = None  # the part of the cell that must be there; of a model, a tokenizer if its kind has one
+
+
+def sized(network: Any, **sizes: int) -> Any:
+    """The network with the sizes that follow from the data; one that was set must agree."""
+    for name, size in sizes.items():
+        if getattr(network, name) not in (0, size):
+            raise SettingError(
+                f"network.{name} follows from the data, which say {size}, not {getattr(network, name)}; leave it out"
+            )
+    return replace(network, **sizes)
+
+
+def spread(rows: np.ndarray, count: int) -> np.ndarray:
+    """At most so many of the rows, evenly."""
+    return rows[np.linspace(0, len(rows) - 1, min(count, len(rows))).astype(np.int64)]
