@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import gymnasium
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -36,6 +38,31 @@ class PointVerifier:
         return PointModel.scaler.normalise(next_latent - latent)[..., 0, :]
 
 
+class PointEnvironment(gymnasium.Env):
+    """What a page may take for granted as `env`: the point itself, observed as its position."""
+
+    action_space = gymnasium.spaces.Box(-0.3, 0.3, (2,), np.float32)
+    observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.position = self.np_random.uniform(-1, 1, 2)
+        return self.render(), {}
+
+    def step(self, action):
+        self.position = self.position + action
+        return self.render(), 0.0, False, False, {}
+
+    def render(self):
+        return self.position.astype(np.float32)
+
+    def get_state(self):
+        return self.position
+
+    def set_state(self, state):
+        self.position = state
+
+
 def blocks(page: Path) -> list[str]:
     """The Python blocks of a page, each moved to its own line so that a traceback points into the page."""
     text = page.read_text(encoding="utf-8")
@@ -50,6 +77,7 @@ def test_the_python_blocks_of_a_page_run_in_order(page: Path) -> None:
         "verifier": PointVerifier(),
         "observation": torch.zeros(2, 2),
         "goal": torch.full((2, 2), 0.3),
+        "env": PointEnvironment(),
     }
     for code in blocks(page):
         exec(compile(code, str(page), "exec", dont_inherit=True), names)  # this file's __future__ is not theirs
