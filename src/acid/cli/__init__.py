@@ -7,11 +7,11 @@ from typing import Annotated
 
 import tyro
 
-from acid.cli.data import Collect, Import
+from acid.cli.data import Collect, Convert, Import
 from acid.cli.evaluate import Evaluate, Results
 from acid.cli.plan import Card, Demo, Diagnose, Plan
 from acid.cli.reproduce import Reproduce
-from acid.cli.train import Train
+from acid.cli.train import Train, train_command
 from acid.errors import AcidError
 
 Command = (
@@ -19,6 +19,7 @@ Command = (
     | Annotated[Plan, tyro.conf.subcommand("plan")]
     | Annotated[Collect, tyro.conf.subcommand("collect")]
     | Annotated[Import, tyro.conf.subcommand("import")]
+    | Annotated[Convert, tyro.conf.subcommand("convert")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Evaluate, tyro.conf.subcommand("eval")]
     | Annotated[Results, tyro.conf.subcommand("results")]
@@ -30,9 +31,12 @@ Command = (
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; an error that the user can mend is printed without a traceback."""
-    command = tyro.cli(Command, prog="acid", args=arguments)  # type: ignore[arg-type]
+    given = sys.argv[1:] if arguments is None else arguments
     try:
-        command.run()
+        if given[:1] == ["train"]:  # its options depend on what is trained
+            train_command(given[1:])
+        else:
+            tyro.cli(Command, prog="acid", args=given).run()  # type: ignore[call-overload]
     except AcidError as error:
         print(f"acid: {error}", file=sys.stderr)
         raise SystemExit(1) from None

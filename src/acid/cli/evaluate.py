@@ -24,8 +24,8 @@ class Evaluate:
 
     where: Cells = field(default_factory=Where)
     conditions: tuple[str, ...] = ()
-    """Of original, acid, acid-path, control, change, turn, clipped, acid-clipped, prior, chance, best, noop, random
-    and policy. Default: original, acid, and what the task is usually compared with."""
+    """Of original, acid, acid-path, control, change, turn, clipped, acid-clipped, proposal, proposal-acid, prior,
+    chance, best, noop, random and policy. Default: original, acid, and what the task is usually compared with."""
     lambdas: tuple[float, ...] = ()
     """λ of the conditions that have a weight, a run for each; default: the one that was chosen."""
     search: Search = field(default_factory=SearchOptions)

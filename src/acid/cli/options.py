@@ -69,6 +69,8 @@ class SearchOptions:
     """J."""
     elites: int | None = None
     """K; default: the published share of the samples."""
+    std: float | None = None
+    """Standard deviation of the first candidates, in those of the data's actions; default: 1."""
     horizon: int | None = None
     """Model steps in a plan."""
     candidates: str | None = None
@@ -90,6 +92,7 @@ class SearchOptions:
             samples=self.samples,
             iterations=self.iterations,
             elites=elites,
+            std_init=self.std,
             horizon=self.horizon,
             candidates=self.candidates or kit.candidates[0],
             repeats=kit.repeats,

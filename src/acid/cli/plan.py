@@ -98,7 +98,7 @@ class Card:
     data: Path | None = None
     """Probe the latents on this dataset; without it the last probe is kept."""
     out: Path | None = None
-    """A folder; default: the cell's own."""
+    """A folder; default: that of your own cell, or RESULTS/TASK/MODEL for a shipped one."""
 
     def run(self) -> None:
         from acid.views.card import write_card

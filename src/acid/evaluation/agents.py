@@ -16,6 +16,7 @@ from acid.device import device_of
 from acid.errors import AcidError
 from acid.evaluation.protocol import plan_seed
 from acid.planning import Controller, Planner
+from acid.planning.proposals import GoalPolicy
 from acid.types import ActionScaler, Plan, WorldModel
 
 Judge = Callable[[int, np.ndarray], np.ndarray | None]
@@ -63,14 +64,6 @@ class Agent(Protocol):
     """Anything that can be evaluated."""
 
     def act(self, situation: Situation) -> Decision: ...
-
-
-class GoalPolicy(Protocol):
-    """A policy learned from the same data: no search, one model step at a time."""
-
-    def act(self, latent: Tensor, goal: Tensor, left: int, /) -> Tensor:
-        """Latents [B, P, D] of now and of the goal and the model steps left to the next normalised action [B, A]."""
-        ...
 
 
 class PlanningAgent:

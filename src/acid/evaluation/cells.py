@@ -26,7 +26,7 @@ from acid.evaluation.pools import SharedPool
 from acid.evaluation.protocol import Instances, Protocol, draw_instances
 from acid.evaluation.provenance import Provenance
 from acid.evaluation.searches import SearchSpec
-from acid.planning import Cost, Planner
+from acid.planning import Cost, Planner, PolicyProposal
 from acid.verifier import Policy, Verifier
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
@@ -152,9 +152,9 @@ class Bench:
         *,
         device: str = "cpu",
         precision: str = "float32",
-        pooled_with: Collection[str] | None = (),
+        pooled_with: Collection[str] | None = None,
     ) -> None:
-        """pooled_with: conditions that share a pool, if the search has one iteration; None: each plans by itself."""
+        """pooled_with: conditions that share a pool if the search has one iteration; by default each plans by itself."""
         self.cell = cell
         self.spec = spec
         self.protocol = protocol
@@ -235,7 +235,9 @@ class Bench:
     def planner(self, condition: Condition, lam: float | None) -> Planner:
         low, high = self.task.action_bounds
         bounds = (torch.from_numpy(low), torch.from_numpy(high)) if condition.bounded else None
-        return self.kit.planner(self.cost(condition, lam), self.spec, bounds=bounds, precision=self._precision)
+        proposal = PolicyProposal(self.policy) if condition.proposes else None
+        cost = self.cost(condition, lam)
+        return self.kit.planner(cost, self.spec, bounds=bounds, proposal=proposal, precision=self._precision)
 
     def provenance(self, condition: Condition) -> Provenance:
         return Provenance(self.cell.fingerprints(condition.needs))

@@ -38,6 +38,7 @@ class Condition:
     term: Callable[[Kit, float], Term] | None = None  # what joins the goal cost, weighted by λ
     searches: bool = True
     bounded: bool = False  # candidates are clipped to the data's range of actions
+    proposes: bool = False  # the search starts where the cell's policy would go
     choose: Chooser | int | None = None  # from a pool: what ranks the candidates, or the number of one of them
     agent: Callable[[Bench], Agent] | None = None
     needs: tuple[str, ...] = ("model", "verifier")  # parts of a cell
@@ -48,6 +49,11 @@ class Condition:
     def weighted(self) -> bool:
         """Whether it has a λ."""
         return self.term is not None
+
+    @property
+    def pools(self) -> bool:
+        """Whether it draws the candidates that others draw too, so that they may share them."""
+        return self.searches and not self.bounded and not self.proposes
 
     @property
     def chosen_as(self) -> str:
@@ -73,7 +79,7 @@ class Condition:
         self.check(bench, lam)
         if self.agent is not None:
             return self.agent(bench)
-        if bench.pooled:
+        if bench.pooled and self.pools:
             uses = () if self.choose is not None else ("rollout", *(t.name for t in bench.cost(self, lam).active))
             choose = _cheapest(bench, self, lam) if self.choose is None else self.choose
             return PoolAgent(bench.shared_pool, choose, uses=uses)
@@ -113,8 +119,16 @@ def _refuse_policy(bench: Bench) -> str | None:
     return None if bench.cell.has("policy") else f"{bench.cell.root} has no policy"
 
 
+def _refuse_proposal(bench: Bench) -> str | None:
+    return None if bench.cell.has("policy") else f"{bench.cell.root} has no policy to start from"
+
+
 def _refuse_pixels_only(bench: Bench) -> str | None:
     return None if bench.kit.plans_paths else "its actions are not steps (x, y, yaw) in the plane"
+
+
+def _refuse_clipping(bench: Bench) -> str | None:
+    return "what is planned there is not in the units of its commands" if bench.setup.judges_paths else None
 
 
 def _refuse_without_path(bench: Bench) -> str | None:
@@ -157,8 +171,31 @@ _ALL = (
         lambda kit, lam: Custom(_turning, "turn", Adaptive(lam)),
         refuses=_refuse_pixels_only,
     ),
-    Condition("clipped", Look("Original, clipped", "#44aa99", "s"), bounded=True),
-    Condition("acid-clipped", Look("ACID, clipped", "#332288", "o"), _consistency, bounded=True, lambda_of="acid"),
+    Condition("clipped", Look("Original, clipped", "#44aa99", "s"), bounded=True, refuses=_refuse_clipping),
+    Condition(
+        "acid-clipped",
+        Look("ACID, clipped", "#332288", "o"),
+        _consistency,
+        bounded=True,
+        lambda_of="acid",
+        refuses=_refuse_clipping,
+    ),
+    Condition(
+        "proposal",
+        Look("Proposal", "#117733", "s"),
+        proposes=True,
+        needs=("model", "verifier", "policy"),
+        refuses=_refuse_proposal,
+    ),
+    Condition(
+        "proposal-acid",
+        Look("Proposal + ACID", "#004488", "o"),
+        _consistency,
+        proposes=True,
+        needs=("model", "verifier", "policy"),
+        lambda_of="acid",
+        refuses=_refuse_proposal,
+    ),
     Condition("prior", Look("Prior mean", "#b5b5b5", "v"), choose=0),  # candidate 0 is the mean of what is searched
     Condition("chance", Look("Random cost", "#cc79a7", "x"), choose=_by_lot),
     Condition("best", Look("Best of pool", "#009e73", "D"), choose=_by_truth, refuses=_refuse_without_path),

@@ -86,7 +86,8 @@ class CellContender:
     @property
     def pooled(self) -> bool:
         """Whether it may share its candidates with others."""
-        return self.shares and self.search is not None and (self.spec.method, self.spec.iterations) == ("cem", 1)
+        one_iteration = (self.spec.method, self.spec.iterations) == ("cem", 1)
+        return self.shares and condition(self.condition).pools and one_iteration
 
     def _bench(self, protocol: Protocol, others: Sequence[Contender]) -> Bench:
         together = {other.condition for other in others} if self.shares else None

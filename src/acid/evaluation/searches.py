@@ -54,9 +54,10 @@ class SearchSpec:
         for name in _SIZES:
             if name in chosen and name not in has:
                 raise AcidError(f"the search {method!r} has no {name}; leave it out")
-        sizes = {name: chosen.pop(name, getattr(setup, name)) for name in _SIZES if name in has}
+        usual = {name: getattr(setup, name) for name in _SIZES if name in has}
         if "iterations" not in has:  # as many candidates in one go
-            sizes["samples"] = sizes["samples"] * setup.iterations
+            usual["samples"] *= setup.iterations
+        sizes = {name: chosen.pop(name, size) for name, size in usual.items()}
         if "std_init" in chosen:
             chosen["options"] = {"std_init": chosen.pop("std_init")}
         others: dict[str, Any] = {"horizon": setup.horizon} | chosen

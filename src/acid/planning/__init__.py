@@ -12,6 +12,7 @@ from acid.planning.noise import derive_seed
 from acid.planning.parametrisation import Arc, Free, Parametrisation, StraightLine
 from acid.planning.planner import Planner
 from acid.planning.pool import Pool, draw_pool
+from acid.planning.proposals import PolicyProposal, Proposal
 from acid.planning.rows import Rows
 from acid.planning.search import Search
 from acid.planning.shooting import Shooting
@@ -42,7 +43,9 @@ __all__ = [
     "Gradient",
     "Parametrisation",
     "Planner",
+    "PolicyProposal",
     "Pool",
+    "Proposal",
     "Rows",
     "Search",
     "Shooting",

@@ -18,6 +18,7 @@ from acid.planning.noise import Streams
 from acid.planning.objective import Objective
 from acid.planning.parametrisation import Free, Parametrisation, Space
 from acid.planning.precision import Precision, PrecisionName
+from acid.planning.proposals import Proposal
 from acid.planning.rows import Rows
 from acid.planning.search import Search, check_counts
 from acid.planning.timing import Stopwatch
@@ -37,6 +38,7 @@ class Planner:
         averaged over the repeats.
     noise: where candidates are drawn. On the "cpu" a seed means the same candidates on every device; on the "device"
         of the model nothing has to be moved.
+    proposal: where a search starts if `plan` is given no `initial`.
     precision: "float32" computes as the model is; "bfloat16" runs encoder, rollout and cost terms under autocast.
 
     Problems are moved to the device of the model, and plans stay there.
@@ -54,6 +56,7 @@ class Planner:
         bounds: tuple[Limit, Limit] | None = None,
         chunk: int | None = None,
         parametrisation: Parametrisation | None = None,
+        proposal: Proposal | None = None,
         repeats: int = 1,
         noise: Literal["cpu", "device"] = "cpu",
         precision: PrecisionName = "float32",
@@ -69,6 +72,7 @@ class Planner:
         self.horizon = horizon
         self.chunk = chunk
         self.repeats = repeats
+        self.proposal = proposal
         self.noise = noise
         self.precision = Precision(precision)
         self.scaler: ActionScaler | None = scaler if scaler is not None else getattr(model, "scaler", None)
@@ -107,6 +111,8 @@ class Planner:
     ) -> tuple[Objective, Tensor, Streams]:
         """What `Search.run` is given for checked problems: the objective, the initial mean and the random streams."""
         problem = problem.to(device_of(self.model))
+        if initial is None and self.proposal is not None:
+            initial = self.proposal(self.model, problem, self.horizon)
         mean = self._initial_mean(problem, initial)
         streams = Streams.of(seed, problem.size, mean.device if self.noise == "device" else "cpu")
         imagination = Imagination(

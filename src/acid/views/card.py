@@ -41,8 +41,11 @@ _STEP = re.compile(r"_\d+$")
 
 
 def write_card(cell: Cell, data: Path | None = None, out: Path | None = None) -> Path:
-    """Write the cell's card; with a dataset, probe the latents first (kept beside the card for the next time)."""
-    folder = out or cell.root
+    """Write the cell's card; with a dataset, probe the latents first (kept beside the card for the next time).
+
+    By default it goes to the cell's folder, or to the user's for a cell that is shipped.
+    """
+    folder = out or (cell.user / cell.task / cell.model if cell.folder is None else cell.root)
     folder.mkdir(parents=True, exist_ok=True)
     if data is not None:
         (folder / PROBE).write_text(json.dumps(probe(cell.root / "model", data, cell.task), indent=2) + "\n")

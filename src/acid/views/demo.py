@@ -68,7 +68,7 @@ def run(
         jobs.append(Job(cell.task, (contender,), instances, protocol, out / "rows", kit.batch, True, films))
     Local(processes).run(jobs, progress)
     rows = {name: read_rows(job.files) for name, job in zip(COMPARED, jobs, strict=True)}
-    bench = Bench(cell, spec, protocol, device=device, precision=precision, pooled_with=None)
+    bench = Bench(cell, spec, protocol, device=device, precision=precision)
     pictures = _draw(bench, rows, films, out)
     shutil.rmtree(films)
     lam = cell.chosen_lambda(condition("acid"))

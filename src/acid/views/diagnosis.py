@@ -117,7 +117,7 @@ def diagnose(
     kit, setup = kit_of(cell.model), cell.task_class.setup
     sizes = SMALL if kit.batch > 2 else {}
     spec = spec or SearchSpec.usual(setup, **sizes, candidates=kit.candidates[0], repeats=kit.repeats)
-    bench = Bench(cell, spec, Protocol.of(setup, episodes=problems, split="select"), device=device, pooled_with=None)
+    bench = Bench(cell, spec, Protocol.of(setup, episodes=problems, split="select"), device=device)
     instances = list(cell.instances(bench.protocol))[:problems]
     lam = cell.chosen_lambda(condition("acid"))
     assert lam is not None  # ACID has a weight

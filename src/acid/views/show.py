@@ -28,7 +28,7 @@ def show_plan(
     lam = None if name == BASELINE else cell.chosen_lambda(condition(name)) if lam is None else lam
     setup = cell.task_class.setup
     protocol = Protocol(setup.goal_offset, spec.horizon * cell.task_class.frameskip, seed, problem + 1)
-    bench = Bench(cell, spec, protocol, device=device, precision=precision, pooled_with=None)
+    bench = Bench(cell, spec, protocol, device=device, precision=precision)
     drawn = cell.instances(Protocol.of(setup, episodes=problem + 1))
     episode = replay(bench, name, lam, drawn.unsolved[problem])
     film = episode.film
