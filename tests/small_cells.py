@@ -1,0 +1,84 @@
+"""Cells as small as they can be, for tests of what is done with cells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from acid import models
+from acid.data import Episodes, EpisodeWriter, partition
+from acid.data.poses import SCALER
+from acid.evaluation import Cell, Protocol
+from acid.models.compact import CompactConfig, CompactTokenizer, ConvFeaturesConfig, PixelDecoderConfig, QFormerConfig
+from acid.models.nwm import CDiTConfig, NavigationWorldModel, NWMConfig
+from acid.nn.unmasking import Unmasking
+from acid.tasks.collect import Collection, record_episode
+from acid.tasks.navigation import Navigation
+from acid.verifier import FitConfig, TransformerSize, Verifier
+
+SIDE = 32  # px: LPIPS needs as many
+TOKENS = CompactConfig(
+    ConvFeaturesConfig(SIDE, (8, 8)),
+    QFormerConfig(queries=4, width=16, depth=1, heads=2, mlp_width=16),
+    PixelDecoderConfig(SIDE, 16, 1, 2, 16, (4, 4)),
+    levels=(5, 4, 3),
+)
+WORLD_MODEL = NWMConfig(
+    3, TOKENS, CDiTConfig(16, 1, 2, 16), context=4, factorised=True, waves=4, unmasking=Unmasking(2)
+)
+
+
+def record_drives(path: Path) -> Path:
+    """Twenty short drives in one world, as `acid collect` would keep them; half of them are held out."""
+    task = Navigation(size=SIDE, worlds=1)
+    task.episode_steps = 20  # type: ignore[misc]
+    with EpisodeWriter(path, attributes={"collection": Collection("navigation", 20, SIDE).description()}) as writer:
+        for index in range(20):
+            writer.write(record_episode(task, 0, index))
+    task.close()
+    partition(Episodes(path), held_out=0.5)
+    return path
+
+
+def make_navigation(drives: Path, folder: Path) -> Path:
+    """A tokenizer and a world model that know nothing, and a verifier that learned from noise."""
+    torch.manual_seed(0)
+    tokenizer = CompactTokenizer(TOKENS).eval()
+    _excite(tokenizer.encoder, tokenizer.qformer)
+    model = NavigationWorldModel(WORLD_MODEL, SCALER, tokenizer).eval()
+    for block in model.dynamics.blocks:
+        torch.nn.init.normal_(block.modulation.weight, std=0.5)
+    _excite(model.dynamics.head)
+    parts = partition(Episodes(drives)).as_dict()
+    told = {"task": "navigation", "model": "nwm", "scale": "tiny", "partition": parts}
+    tokenizer.save(folder / "tokenizer", told)
+    models.save(model, "nwm", folder / "model", {**told, "validation": {"psnr_imagined_1": 10.0}})
+    latents = tokenizer.features(tokenizer.encode(torch.randint(256, (60, SIDE, SIDE, 3), dtype=torch.uint8)))
+    verifier = Verifier.fit(
+        latents,
+        torch.randn(60, 3) * torch.tensor([0.1, 0.05, 0.04]) + torch.tensor([0.2, 0.0, 0.0]),
+        torch.arange(60) // 10,
+        size=TransformerSize(12, 1, 2),
+        channels=(8,),
+        training=FitConfig(steps=3, batch_size=16),
+    )
+    verifier.save(folder / "verifier", metadata={**told, "tokenizer": tokenizer.fingerprint})
+    return folder
+
+
+def _excite(*networks: Any) -> None:
+    """Larger weights, so that tokens tell frames and actions apart."""
+    for network in networks:
+        for weight in network.parameters():
+            weight.data.mul_(4 if weight.dim() > 1 else 1)
+
+
+def add_instances(drives: Path, folder: Path, results: Path) -> Cell:
+    """The cell with instances of both halves and a λ for every condition that has one."""
+    cell = Cell("navigation", "nwm", folder, results)
+    for split, episodes in (("test", 6), ("select", 3)):
+        cell.draw(drives, Protocol.of(Navigation.setup, episodes=episodes, split=split))
+    cell.choose_lambdas({"acid": 0.5, "acid-path": 0.5, "turn": 0.5, "control": 0.5, "change": 0.5}, "for tests")
+    return cell
