@@ -1,0 +1,222 @@
+"""Every condition builds where it applies, and says why where it does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from acid.errors import AcidError, UnknownNameError
+from acid.evaluation import (
+    CONDITIONS,
+    Bench,
+    Cell,
+    NoOpAgent,
+    PlanningAgent,
+    PolicyAgent,
+    Protocol,
+    RandomAgent,
+    SearchSpec,
+    condition,
+    play,
+)
+from acid.evaluation.conditions import terms
+from acid.evaluation.pools import PoolAgent
+from acid.planning import Adaptive, Constant
+
+REACHER = Cell("reacher", "lewm")
+SPEC = SearchSpec("cem", 6, 2, 2, horizon=2)
+ONCE = replace(SPEC, iterations=1)
+
+
+def bench(cell: Cell = REACHER, spec: SearchSpec = SPEC, pooled: bool = True, **changes) -> Bench:
+    protocol = replace(Protocol.of(cell.task_class.setup, episodes=1), **changes)
+    return Bench(cell, spec, protocol, pooled_with=("acid", "control", "change") if pooled else None)
+
+
+@pytest.fixture(scope="module")
+def latent() -> Bench:
+    return bench()
+
+
+@pytest.fixture(scope="module")
+def latent_once() -> Bench:
+    return bench(spec=ONCE)
+
+
+@pytest.fixture(scope="module")
+def paths(navigation_folder: Path) -> Bench:
+    return bench(Cell("navigation", "nwm", navigation_folder), SearchSpec("cem", 6, 2, 2, 8, "arc", 2))
+
+
+@pytest.fixture(scope="module")
+def paths_once(paths: Bench) -> Bench:
+    return Bench(paths.cell, replace(paths.spec, iterations=1), paths.protocol, pooled_with=("acid", "acid-path"))
+
+
+def weight(name: str) -> float | None:
+    return 0.5 if condition(name).weighted else None
+
+
+PLANNED = ("original", "acid", "control", "change", "clipped", "acid-clipped", "proposal", "proposal-acid")
+
+
+@pytest.mark.parametrize("name", PLANNED)
+def test_conditions_of_a_latent_model_plan(latent: Bench, name: str):
+    agent = condition(name).build(latent, weight(name))
+    assert isinstance(agent, PlanningAgent)
+    planner = latent.planner(condition(name), weight(name))
+    active = [term.name for term in planner.cost.active]
+    extra = {"acid": ["consistency"], "control": ["action_norm"], "change": ["change"]}
+    kind = name.removesuffix("-clipped").removeprefix("proposal-")
+    assert active == ["goal", *extra.get(kind, [])]
+    assert [t.weight for t in planner.cost.active[1:]] == [Adaptive(0.5)] * (len(active) - 1)
+    reported = {term.name: term.weight for term in planner.cost.terms}
+    assert reported["consistency"] in (Constant(0.0), Adaptive(0.5))  # all report it; only ACID's search sees it
+    assert (planner.bounds is not None) == ("clipped" in name)
+
+
+def test_agents_that_do_not_search(latent: Bench):
+    kinds = {"noop": NoOpAgent, "random": RandomAgent, "policy": PolicyAgent}
+    for name, kind in kinds.items():
+        assert isinstance(condition(name).build(latent, None), kind)
+        assert not condition(name).searches
+
+
+@pytest.mark.parametrize("name", ["original", "acid", "control", "change", "prior", "chance"])
+def test_with_one_iteration_agents_choose_from_one_pool(latent_once: Bench, name: str):
+    assert isinstance(condition(name).build(latent_once, weight(name)), PoolAgent)
+
+
+@pytest.mark.parametrize("name", ["clipped", "acid-clipped", "proposal"])
+def test_conditions_with_candidates_of_their_own_do_not_share_them(latent_once: Bench, name: str):
+    assert not condition(name).pools
+    assert isinstance(condition(name).build(latent_once, weight(name)), PlanningAgent)
+
+
+def test_clipped_plans_stay_within_the_range_of_actions(latent_once: Bench):
+    task = latent_once.task
+    (instance,) = REACHER.instances(latent_once.protocol).unsolved[:1]
+    (episode,) = play(task, condition("clipped").build(latent_once, None), [instance], protocol=latent_once.protocol)
+    low, high = task.action_bounds
+    assert episode.plan is not None
+    assert (episode.plan >= low - 1e-6).all()
+    assert (episode.plan <= high + 1e-6).all()
+
+
+def test_each_may_also_plan_by_itself():
+    agent = condition("acid").build(bench(spec=ONCE, pooled=False), 0.5)
+    assert isinstance(agent, PlanningAgent)
+
+
+PATH_CONDITIONS = ("original", "acid", "acid-path", "control", "change", "turn")
+
+
+@pytest.mark.parametrize("name", PATH_CONDITIONS)
+def test_conditions_of_paths_plan(paths: Bench, name: str):
+    assert isinstance(condition(name).build(paths, weight(name)), PlanningAgent)
+
+
+@pytest.mark.parametrize("name", ["original", "acid", "acid-path", "prior", "chance", "best"])
+def test_conditions_of_paths_choose(paths_once: Bench, name: str):
+    (instance,) = paths_once.cell.instances(paths_once.protocol)[:1]
+    agent = condition(name).build(paths_once, weight(name))
+    assert isinstance(agent, PoolAgent)
+    from acid.tasks.navigation import Navigation
+
+    task = Navigation(size=32)
+    (episode,) = play(task, agent, [instance], protocol=paths_once.protocol)
+    task.close()
+    assert np.isfinite(list(episode.metrics.values())).all()
+    assert {"rank_goal", "rank_consistency", "rank_path"} <= episode.pool.keys()
+    assert (episode.steps, episode.decisions) == (8, 1)
+
+
+REFUSED_BY_LATENT = {
+    "acid-path": r"its actions are not steps \(x, y, yaw\) in the plane",
+    "turn": r"its actions are not steps \(x, y, yaw\) in the plane",
+    "best": "plans there are not compared with a true path",
+}
+REFUSED_BY_PATHS = {
+    "random": "plans there are paths; use 'chance'",
+    "policy": ".* has no policy",
+    "proposal": ".* has no policy to start from",
+    "clipped": "what is planned there is not in the units of its commands",
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_LATENT)
+def test_what_needs_a_path_is_refused_without(latent_once: Bench, name: str):
+    where = "the condition '{}' does not apply to reacher with lewm: "
+    with pytest.raises(AcidError, match=where.format(name) + REFUSED_BY_LATENT[name]):
+        condition(name).build(latent_once, weight(name))
+
+
+@pytest.mark.parametrize("name", REFUSED_BY_PATHS)
+def test_what_navigation_does_not_have_is_refused(paths: Bench, name: str):
+    where = "the condition '{}' does not apply to navigation with nwm: "
+    with pytest.raises(AcidError, match=where.format(name) + REFUSED_BY_PATHS[name]):
+        condition(name).build(paths, weight(name))
+
+
+def test_every_condition_is_tried_here():
+    tried = {*PLANNED, "noop", "random", "policy", "prior", "chance", *PATH_CONDITIONS, *REFUSED_BY_LATENT}
+    assert tried == CONDITIONS.keys()
+
+
+def test_a_policy_must_know_how_far_its_goal_is():
+    with pytest.raises(AcidError, match="told how far away its goal is, which is not known there"):
+        condition("policy").build(bench(goal_offset=None), None)
+
+
+@pytest.mark.parametrize("name", ["prior", "chance"])
+def test_choices_from_a_pool_need_one_iteration(latent: Bench, name: str):
+    with pytest.raises(AcidError, match=f"'{name}' chooses from a pool: it needs a CEM with 1 iteration"):
+        condition(name).build(latent, None)
+    other = bench(spec=SearchSpec("mppi", 6, 1, horizon=2))
+    with pytest.raises(AcidError, match="needs a CEM with 1 iteration"):
+        condition(name).build(other, None)
+
+
+def test_a_weight_is_given_where_there_is_one_and_nowhere_else(latent: Bench):
+    with pytest.raises(AcidError, match="the condition 'acid' needs a λ, got None"):
+        condition("acid").build(latent, None)
+    with pytest.raises(AcidError, match=r"the condition 'original' has no λ, got 0\.5"):
+        condition("original").build(latent, 0.5)
+    for lam in (-0.5, float("nan")):
+        with pytest.raises(AcidError, match="must be a finite number that is not negative"):
+            condition("acid").build(latent, lam)
+
+
+def test_unknown_names_are_answered_with_known_ones():
+    with pytest.raises(UnknownNameError, match="unknown condition 'acdi'; did you mean 'acid'"):
+        condition("acdi")
+
+
+def test_conditions_can_be_told_apart():
+    looks = {name: entry.look for name, entry in CONDITIONS.items()}
+    assert len({look.label for look in looks.values()}) == len(looks)
+    planned = [looks[name] for name in (*PLANNED, "acid-path", "turn")]
+    assert len({(look.colour, look.marker) for look in planned}) == len(planned)
+
+
+def test_a_weight_may_be_chosen_for_another_condition():
+    assert condition("acid-clipped").chosen_as == condition("proposal-acid").chosen_as == "acid"
+    assert condition("control").chosen_as == "control"
+    assert all(CONDITIONS[entry.chosen_as].weighted == entry.weighted for entry in CONDITIONS.values())
+
+
+def test_a_pool_is_judged_by_the_terms_of_those_that_share_it(paths: Bench):
+    names = [term.name for term in terms(paths.kit, ["original", "acid", "acid-clipped", "turn"])]
+    assert names == ["goal", "consistency", "turn"]
+
+
+def test_weights_of_zero_plan_like_the_original(latent: Bench):
+    (instance,) = REACHER.instances(latent.protocol).unsolved[:1]
+    plans = []
+    for name, lam in (("original", None), ("acid", 0.0), ("acid", 2.0)):
+        (episode,) = play(latent.task, condition(name).build(latent, lam), [instance], protocol=latent.protocol)
+        plans.append((episode.final_error, episode.consistency))
+    assert plans[0] == plans[1] != plans[2]
