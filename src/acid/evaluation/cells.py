@@ -19,7 +19,7 @@ from torch import Tensor
 
 from acid import checkpoint, models, tasks
 from acid.errors import AcidError, CheckpointError, DataError, did_you_mean
-from acid.evaluation.conditions import Condition, measured, terms
+from acid.evaluation.conditions import CONDITIONS, Condition, measured, terms
 from acid.evaluation.instances import load_instances, save_instances
 from acid.evaluation.kits import Kit, kit_of
 from acid.evaluation.pools import SharedPool
@@ -154,7 +154,7 @@ class Bench:
         precision: str = "float32",
         pooled_with: Collection[str] | None = None,
     ) -> None:
-        """pooled_with: conditions that share a pool if the search has one iteration; by default each plans by itself."""
+        """pooled_with: conditions that share a pool if the search has one iteration; None: each plans by itself."""
         self.cell = cell
         self.spec = spec
         self.protocol = protocol
@@ -202,12 +202,16 @@ class Bench:
         """What tells the pose that a latent shows, if the cell has one."""
         from acid.models.readout import Readout
 
-        return Readout.load(self.cell.root / "readout", device=self._device) if self.cell.has("readout") else None
+        if not self.cell.has("readout"):
+            return None
+        self.cell.stored("readout")
+        return Readout.load(self.cell.root / "readout", device=self._device)
 
     @cached_property
     def decoder(self) -> Callable[[Tensor], Tensor] | None:
         """Latents [..., P, D] to uint8 images [..., S, S, 3], if the cell or its model can draw them."""
         if self.cell.has("decoder"):
+            self.cell.stored("decoder")
             return models.load_decoder(self.cell.root / "decoder", device=self._device).pixels
         if hasattr(self.model, "decode"):
             return lambda latents: (self.model.decode(latents) * 255).round().to(torch.uint8)
@@ -258,6 +262,9 @@ def _read_lambdas(path: Path) -> dict[str, float]:
         found = {name: float(value) for name, value in content.items() if name != "reason"}
     except (ValueError, TypeError, AttributeError) as error:
         raise DataError(f"{path} does not hold a λ by condition ({error}); remove it and choose again") from error
+    if unknown := sorted(found.keys() - CONDITIONS.keys()):
+        close = did_you_mean(unknown[0], CONDITIONS)
+        raise DataError(f"{path} holds a λ of the unknown condition {unknown[0]!r}{close}; remove it and choose again")
     if not all(math.isfinite(value) and value >= 0 for value in found.values()):
         raise DataError(f"{path} holds a λ that is negative or not finite; remove it and choose again")
     return found

@@ -1,0 +1,264 @@
+"""Cells: the user's files come first, the package is never written, and parts of other cells are refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from acid.data import Episodes, EpisodeWriter, partition
+from acid.errors import AcidError, CheckpointError, DataError, UnknownNameError
+from acid.evaluation import (
+    Bench,
+    Cell,
+    CellContender,
+    Protocol,
+    SearchSpec,
+    condition,
+    evaluate,
+    save_instances,
+    shipped,
+)
+from acid.evaluation.cells import ASSETS
+from acid.tasks.navigation import Navigation
+
+SPEC = SearchSpec("cem", 6, 2, 2, horizon=2)
+PROTOCOL = Protocol(episodes=2)
+
+
+def bench(cell: Cell, protocol: Protocol = PROTOCOL) -> Bench:
+    return Bench(cell, SPEC, protocol)
+
+
+def copied(task: str, model: str, to: Path) -> Path:
+    return shutil.copytree(ASSETS / task / model, to)
+
+
+def change_metadata(folder: Path, **changes) -> None:
+    content = json.loads((folder / "config.json").read_text())
+    metadata = {**content["metadata"], **changes}
+    content["metadata"] = {name: value for name, value in metadata.items() if value is not None}
+    (folder / "config.json").write_text(json.dumps(content))
+
+
+def digest(folder: Path) -> str:
+    found = hashlib.sha256()
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        found.update(str(path.relative_to(folder)).encode() + path.read_bytes())
+    return found.hexdigest()
+
+
+def test_what_is_shipped_has_a_name():
+    assert "reacher/lewm" in shipped()
+    for name in shipped():
+        cell = Cell(*name.split("/"))
+        assert cell.root == ASSETS / name
+        assert cell.has("verifier")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("reacher", "lewn"), "no weights are shipped for 'reacher/lewn'; pass --folder; did you mean 'reacher/lewm'"),
+        (("cup", "lewm"), "no weights are shipped for 'cup/lewm'; pass --folder; did you mean"),
+        (("reacher", "../lewm", Path("x")), r"must not contain a path, got '\.\./lewm'"),
+    ],
+)
+def test_cells_that_are_not_there_are_refused(arguments, message):
+    with pytest.raises(AcidError, match=message):
+        Cell(*arguments)
+
+
+def test_an_unknown_task_of_a_users_cell_is_named():
+    with pytest.raises(UnknownNameError, match="unknown task 'recher'; did you mean 'reacher'"):
+        _ = Cell("recher", "lewm", Path("x")).task_class
+
+
+def test_instances_are_looked_for_in_the_users_folders_first(tmp_path: Path):
+    results, folder = tmp_path / "results", tmp_path / "cell"
+    own = Cell("reacher", "lewm", folder, results)
+    packaged = own.instances(PROTOCOL)
+    assert [i.id for i in packaged] == [i.id for i in Cell("reacher", "lewm", user=results).instances(PROTOCOL)]
+    everything = Cell("reacher", "lewm").instances(Protocol(episodes=6))
+    for where, first in ((results / "reacher", 2), (folder, 4)):
+        save_instances(where / "instances-test.jsonl", everything.__class__(everything[first:]), PROTOCOL, "reacher")
+        assert own.instances(PROTOCOL)[0].id == everything[first].id
+    assert Cell("reacher", "lewm", user=results).instances(PROTOCOL)[0].id == everything[2].id
+
+
+def test_solved_starts_are_played_for_the_table_and_not_for_choosing_lambda():
+    cube = Cell("cube", "pldm")
+    found = {split: cube.instances(Protocol(episodes=20, split=split)) for split in ("test", "select")}
+    assert [len([i for i in some if not i.solved]) for some in found.values()] == [20, 20]
+    assert any(i.solved for i in found["test"])
+    assert not any(i.solved for i in found["select"])
+
+
+def test_a_lambda_of_the_users_own_comes_first_and_the_package_stays(tmp_path: Path):
+    cell, acid = Cell("reacher", "lewm", user=tmp_path), condition("acid")
+    shipped_lambdas = dict(cell.lambdas)
+    path = cell.choose_lambdas({"acid": 9.0}, "because")
+    assert path == tmp_path / "lambda-lewm.json"
+    assert cell.lambdas == {**shipped_lambdas, "acid": 9.0}  # the others are kept
+    assert cell.chosen_lambda(acid) == cell.chosen_lambda(condition("acid-clipped")) == 9.0
+    assert cell.chosen_lambda(condition("original")) is None
+    assert Cell("pusht", "lewm", user=tmp_path).chosen_lambda(acid) == 9.0  # one λ serves a model on all its tasks
+    assert Cell("reacher", "pldm", user=tmp_path).chosen_lambda(acid) == shipped_lambdas["acid"]
+    assert Cell("reacher", "lewm").chosen_lambda(acid) == shipped_lambdas["acid"]
+
+
+def test_a_task_may_have_a_lambda_of_its_own(tmp_path: Path):
+    rope = Cell("rope", "dinowm", user=tmp_path)
+    before = rope.lambdas["acid"]
+    assert rope.choose_lambdas({"acid": 9.0}, "because") == tmp_path / "rope" / "dinowm" / "lambda.json"
+    assert Cell("granular", "dinowm", user=tmp_path).lambdas["acid"] != 9.0
+    assert Cell("rope", "dinowm").lambdas["acid"] == before
+
+
+def test_a_users_cell_has_only_its_own_lambda(tmp_path: Path):
+    cell = Cell("reacher", "lewm", tmp_path / "cell", tmp_path)
+    assert cell.lambdas == {}
+    with pytest.raises(AcidError, match=r"no λ of 'acid' was chosen.*acid eval reacher --model lewm --split select"):
+        cell.chosen_lambda(condition("acid"))
+    assert cell.choose_lambdas({"acid": 2.0}, "because") == tmp_path / "cell" / "lambda.json"
+    assert json.loads((tmp_path / "cell" / "lambda.json").read_text()) == {"acid": 2.0, "reason": "because"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nonsense", "does not hold a λ by condition"),
+        ("[1]", "does not hold a λ by condition"),
+        ('{"acid": "much"}', "does not hold a λ by condition"),
+        ('{"acid": null}', "does not hold a λ by condition"),
+        ('{"acid": NaN}', "holds a λ that is negative or not finite"),
+        ('{"acid": -1}', "holds a λ that is negative or not finite"),
+        ('{"acdi": 1}', "holds a λ of the unknown condition 'acdi'; did you mean 'acid'"),
+    ],
+)
+def test_bad_lambda_files_are_refused(tmp_path: Path, text: str, message: str):
+    (tmp_path / "lambda-lewm.json").write_text(text)
+    with pytest.raises(DataError, match=rf"lambda-lewm\.json {message}.*; remove it and choose again"):
+        _ = Cell("reacher", "lewm", user=tmp_path).lambdas
+
+
+def test_a_cell_of_another_task_or_model_is_refused():
+    with pytest.raises(CheckpointError, match="pusht/lewm/model was made for the task 'pusht', not for 'reacher'"):
+        _ = bench(Cell("reacher", "lewm", ASSETS / "pusht" / "lewm")).model
+    with pytest.raises(CheckpointError, match="lewm/model was made for the model 'lewm', not for 'pldm'"):
+        _ = bench(Cell("reacher", "pldm", ASSETS / "reacher" / "lewm")).model
+
+
+@pytest.mark.parametrize("part", ["verifier", "policy", "decoder"])
+def test_every_part_must_be_of_the_cell(tmp_path: Path, part: str):
+    folder = copied("reacher", "lewm", tmp_path / "cell")
+    change_metadata(folder / part, model="pldm")
+    mixed = bench(Cell("reacher", "lewm", folder))
+    with pytest.raises(CheckpointError, match=f"{part} was made for the model 'pldm', not for 'lewm'"):
+        getattr(mixed, {"verifier": "kit"}.get(part, part))
+
+
+def test_a_readout_must_be_of_the_cell(tmp_path: Path):
+    (tmp_path / "cell").mkdir()
+    shutil.copytree(ASSETS / "rope" / "dinowm" / "readout", tmp_path / "cell" / "readout")
+    with pytest.raises(CheckpointError, match="readout was made for the task 'rope', not for 'granular'"):
+        _ = bench(Cell("granular", "dinowm", tmp_path / "cell")).readout
+
+
+def test_actions_of_another_size_are_refused(tmp_path: Path):
+    folder = copied("cube", "lewm", tmp_path / "cell")
+    change_metadata(folder / "model", task=None)
+    size = len(json.loads((folder / "model" / "config.json").read_text())["scaler"]["mean"])
+    with pytest.raises(CheckpointError, match=f"trained on actions of size {size}, but the task 'reacher' takes 2"):
+        _ = bench(Cell("reacher", "lewm", folder)).model
+
+
+def test_a_verifier_of_other_data_is_refused_with_the_cells_name(tmp_path: Path):
+    folder = copied("reacher", "lewm", tmp_path / "cell")
+    content = json.loads((folder / "verifier" / "config.json").read_text())
+    content["scaler"]["mean"][0] += 1.0
+    (folder / "verifier" / "config.json").write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match="cell: the verifier was fitted with other action statistics"):
+        _ = bench(Cell("reacher", "lewm", folder)).kit
+
+
+def test_missing_parts_are_named(tmp_path: Path):
+    with pytest.raises(CheckpointError, match=r"no checkpoint folder at .*model"):
+        _ = bench(Cell("reacher", "lewm", tmp_path)).model
+
+
+def test_what_a_bench_can_draw(tmp_path: Path, navigation_folder: Path):
+    frames = torch.zeros(2, 32, 32, 3, dtype=torch.uint8)
+    tokens = Bench(Cell("navigation", "nwm", navigation_folder), SPEC, PROTOCOL)
+    assert tokens.decoder is not None  # a tokenizer draws by itself
+    drawn = tokens.decoder(tokens.model.encode(frames))
+    assert (drawn.shape, drawn.dtype) == ((2, 32, 32, 3), torch.uint8)
+    folder = copied("reacher", "lewm", tmp_path / "cell")
+    shutil.rmtree(folder / "decoder")
+    assert bench(Cell("reacher", "lewm", folder)).decoder is None
+    assert bench(Cell("reacher", "lewm", folder)).readout is None
+
+
+def test_instances_are_drawn_from_episodes_that_the_model_never_saw(navigation_folder: Path, drives: Path):
+    held_out = set(partition(Episodes(drives)).held_out.tolist())
+    cell = Cell("navigation", "nwm", navigation_folder)
+    episodes = {}
+    for split, count in (("test", 6), ("select", 3)):
+        instances = cell.instances(Protocol.of(Navigation.setup, episodes=count, split=split))
+        episodes[split] = {i.episode for i in instances}
+        assert episodes[split] <= held_out
+        assert {(len(i.seen), len(i.path)) for i in instances if i.path is not None} == {(4, 8)}
+    assert episodes["test"].isdisjoint(episodes["select"])
+
+
+def test_a_dataset_that_the_model_was_not_trained_on_is_refused(navigation_folder: Path, tmp_path: Path):
+    with EpisodeWriter(tmp_path / "other.h5") as writer:
+        for episode in range(20):
+            rng = np.random.default_rng(episode)
+            writer.write({"state": rng.normal(size=(20, 4)), "action": rng.normal(size=(20, 2)).astype(np.float32)})
+    cell = Cell("navigation", "nwm", navigation_folder, tmp_path)
+    with pytest.raises(DataError, match=r"model was trained with fingerprint .* use the dataset that it was trained on"):
+        cell.draw(tmp_path / "other.h5", Protocol.of(Navigation.setup, episodes=2))
+
+
+def test_nothing_is_ever_written_into_the_package(navigation_folder: Path, drives: Path, tmp_path: Path):
+    from acid.views.card import write_card
+
+    before = digest(ASSETS)
+    with pytest.raises(DataError, match=r"held_out 0\.5, not 0\.2"):  # the shipped weights were trained on other drives
+        Cell("navigation", "nwm", user=tmp_path).draw(drives, Protocol.of(Navigation.setup, episodes=2))
+    Cell("navigation", "nwm", navigation_folder, tmp_path).draw(drives, Protocol.of(Navigation.setup, episodes=6))
+    cell = Cell("reacher", "lewm", user=tmp_path)
+    cell.choose_lambdas({"acid": 0.3, "control": 0.3}, "because")
+    for name in ("lewm", "pldm"):
+        write_card(Cell("reacher", name, user=tmp_path), out=tmp_path / "card")
+    contenders = {name: CellContender(cell, name, None, SPEC) for name in ("original", "noop")}
+    evaluate("reacher", contenders, episodes=1, budget=10, results=tmp_path)
+    assert digest(ASSETS) == before
+    assert (tmp_path / "reacher" / "lewm" / "test").is_dir()
+
+
+def test_fingerprints_are_of_the_parts_that_a_condition_needs():
+    found = bench(Cell("reacher", "lewm"))
+    assert found.provenance(condition("noop")).checkpoints == {}
+    assert found.provenance(condition("acid")).checkpoints.keys() == {"model", "verifier"}
+    assert found.provenance(condition("policy")).checkpoints.keys() == {"model", "policy"}
+    assert len(set(found.provenance(condition("acid")).checkpoints.values())) == 2
+
+
+def test_the_cost_of_the_control_only_measures_consistency():
+    found = bench(Cell("reacher", "lewm"))
+    assert [t.name for t in found.cost(condition("control"), 0.3).terms] == ["goal", "action_norm", "consistency"]
+    assert [t.name for t in found.cost(condition("control"), 0.3).active] == ["goal", "action_norm"]
+
+
+def test_a_bench_may_plan_with_another_protocol_than_the_tasks(tmp_path: Path):
+    near = bench(Cell("reacher", "lewm"), replace(PROTOCOL, goal_offset=10))
+    agent = condition("policy").build(near, None)
+    assert agent.steps_left(near.protocol.budget) == 2  # type: ignore[attr-defined]  # of five environment steps each
