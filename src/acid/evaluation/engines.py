@@ -37,6 +37,11 @@ class Local:
                 run_job(job, lambda done, _, before=before: progress(before + done, total))
                 before += job.size
             return
+        if here := [job.task for job in jobs if not isinstance(job.task, str)]:
+            raise AcidError(
+                f"the environment {here[0].name!r} lives in this process alone: evaluate it with Local(1), or name its "
+                "task as package.module:Class"
+            )
         spawn = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(self.processes, mp_context=spawn, initializer=end_with_parent) as pool:
             futures = [pool.submit(run_job, job) for job in jobs]

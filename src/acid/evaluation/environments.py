@@ -96,7 +96,11 @@ def as_task(
         return env
     missing = [method for method in ("get_state", "set_state", "step", "reset") if not hasattr(env, method)]
     if missing:
-        raise AcidError(f"{type(env).__name__} has no {missing[0]}: an environment must restore its states exactly")
+        inside = getattr(env, "unwrapped", env)
+        hint = "; pass env.unwrapped, which has it" if inside is not env and hasattr(inside, missing[0]) else ""
+        raise AcidError(
+            f"{type(env).__name__} has no {missing[0]}: an environment must restore its states exactly{hint}"
+        )
     if not isinstance(getattr(env, "action_space", None), gymnasium.spaces.Box):
         raise AcidError(
             f"{type(env).__name__} must have a Box as action_space, got {getattr(env, 'action_space', None)}"
@@ -113,6 +117,8 @@ def as_task(
 
 def draw_from_environment(task: Task, protocol: Protocol) -> Instances:
     """Starts from resets, and goals that random actions reach from there; only starts that are not solved already."""
+    if not all(np.isfinite(bound).all() for bound in task.action_bounds):
+        raise AcidError(f"{task.name!r} has no finite action bounds to act at random within; pass instances=")
     offset, drawn = protocol.goal_offset or 25, []
     for draw in range(20 * protocol.episodes):
         if len(drawn) == protocol.episodes:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from acid import tasks
-from acid.errors import AcidError
+from acid.errors import AcidError, look_up
 from acid.evaluation.agents import Agent, PlanningAgent
 from acid.evaluation.conditions import BASELINE
 from acid.evaluation.engines import Engine, Local
@@ -17,7 +17,7 @@ from acid.evaluation.environments import as_task, draw_from_environment
 from acid.evaluation.jobs import CellContender, Contender, Job, Opened, Progress
 from acid.evaluation.protocol import Instance, Protocol, Split
 from acid.evaluation.provenance import Provenance
-from acid.evaluation.results import Starts, Summary, summarise_rows
+from acid.evaluation.results import Starts, Summary, counted, summarise_rows, values_of
 from acid.evaluation.rows import Row, read_rows
 from acid.evaluation.searches import SearchSpec
 from acid.evaluation.statistics import Paired, paired
@@ -50,13 +50,19 @@ class Comparison:
 
     def summaries(self, *, metric: str | None = None, starts: Starts = "strict") -> list[Summary]:
         """One per agent, with intervals, each compared with the baseline on the same episodes."""
-        return summarise_rows(self.rows, metric=metric, starts=starts, baseline=self.baseline)
+        return summarise_rows(self.rows, metric=metric, starts=starts, against=self.baseline)
 
     def difference(self, agent: str, other: str, *, metric: str | None = None) -> Paired:
         """The mean of one agent less that of another on the episodes that both played, with interval and test."""
         name = metric or self.rows[0].metric
-        values = [{r.pair: r.value(name) for r in self.rows if r.condition == one} for one in (agent, other)]
-        return paired(*({key: v for key, v in side.items() if v is not None} for side in values))
+        return paired(*(values_of(self._counted(one), name) for one in (agent, other)))
+
+    def _counted(self, agent: str) -> list[Row]:
+        look_up({row.condition: row for row in self.rows}, agent, "agent")
+        found = [row for row in self.rows if row.condition == agent]
+        if len({row.group for row in found}) > 1:
+            raise AcidError(f"{agent!r} was played with several λ; compare them by the table")
+        return counted(found, "strict")
 
     def table(self) -> str:
         return table(self.summaries())
@@ -96,6 +102,8 @@ def evaluate(
     """
     if not agents:
         raise AcidError("there are no agents to evaluate")
+    if isinstance(task, str) and environment:
+        raise AcidError(f"{', '.join(environment)}: the task {task!r} says itself how it is observed and judged")
     chosen: str | Task = task if isinstance(task, str) else as_task(task, **environment)
     described = tasks.task_class(chosen) if isinstance(chosen, str) else chosen
     protocol = Protocol.of(described.setup, episodes=episodes, split=split, seed=seed)
@@ -110,13 +118,18 @@ def evaluate(
         raise AcidError(f"the baseline {against!r} is not among the agents {names}")
     for contender in contenders:
         if isinstance(contender, CellContender):
+            if contender.cell.task_class.name != described.name:
+                raise AcidError(f"a cell of {contender.cell.task!r} cannot be evaluated on {described.name!r}")
             contender.check(protocol)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch) if results is None else Path(results)
         jobs = [Job(chosen, group, instances, protocol, folder, batch, fresh) for group in share_work(contenders)]
+        files = [path for job in jobs for path in job.files]
+        if twice := [path for path in files if files.count(path) > 1]:
+            raise AcidError(f"two agents would write the same rows, {twice[0].relative_to(folder)}; leave one out")
         (engine or Local()).run(jobs, progress or (lambda done, total: None))
-        wanted = {instance.id for instance in instances}
-        rows = [row for row in read_rows(path for job in jobs for path in job.files) if row.instance in wanted]
+        wanted = {(seed, instance.id) for instance in instances}
+        rows = [row for row in read_rows(files) if row.pair in wanted]
     return Comparison(rows, against)
 
 
@@ -132,6 +145,8 @@ def share_work(contenders: Sequence[Contender]) -> list[tuple[Contender, ...]]:
 def _contender(name: str, agent: Planner | Controller | Agent | CellContender) -> Contender:
     if isinstance(agent, CellContender):
         return agent
+    if not name or Path(name).name != name:
+        raise AcidError(f"the name of an agent must not be empty or contain a path, got {name!r}")
     if isinstance(agent, Planner):
         agent = Controller(agent, agent.horizon)
     if not isinstance(agent, Controller):

@@ -69,9 +69,12 @@ def summarise(
 
 
 def summarise_rows(
-    rows: Sequence[Row], *, metric: str | None = None, starts: Starts = "strict", baseline: str = BASELINE
+    rows: Sequence[Row], *, metric: str | None = None, starts: Starts = "strict", against: str | None = None
 ) -> list[Summary]:
-    """The same of rows that are there already."""
+    """The same of rows that are there already.
+
+    against: compare all with this one, whatever its search and world model; by default with "original" of their own.
+    """
     groups = {name: kept for name, group in grouped(rows).items() if (kept := counted(group, starts))}
     if metric is not None and groups:
         having = {n: group for n, group in groups.items() if all(row.value(metric) is not None for row in group)}
@@ -80,7 +83,7 @@ def summarise_rows(
                      if isinstance(value, int | float)}  # fmt: skip
             raise DataError(f"no rows have a number called {metric!r}{did_you_mean(metric, known)}")
         groups = having
-    found = [_summary(group, _reference(group, groups, baseline), metric, starts) for group in groups.values()]
+    found = [_summary(group, _reference(group, groups, against), metric, starts) for group in groups.values()]
     return sorted(found, key=_order)
 
 
@@ -139,8 +142,9 @@ def check_comparable(row: Row, other: Row) -> None:
     """Different weights or rules would pass for an effect of the condition."""
     for name in SAME_IN_A_FILE:
         mine, theirs = getattr(row, name), getattr(other, name)
-        if name == "checkpoints":  # some have no verifier, the no-op no model at all
-            mine, theirs = ({part: c[part] for part in mine.keys() & theirs.keys()} for c in (mine, theirs))
+        if name == "checkpoints":  # some have no verifier, the no-op no model at all, and models may be compared
+            shared = mine.keys() & theirs.keys() if row.model == other.model else ()
+            mine, theirs = ({part: c[part] for part in shared} for c in (mine, theirs))
         if mine != theirs:
             raise DataError(
                 f"{row.condition} and {other.condition} of {row.task}, {row.model} cannot be compared: "
@@ -168,13 +172,15 @@ def _row_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*/*/*/*.jsonl"))
 
 
-def _reference(group: Group, groups: Mapping[Key, Group], baseline: str) -> Group | None:
+def _reference(group: Group, groups: Mapping[Key, Group], against: str | None) -> Group | None:
     """The baseline with the same search; for agents that do not search, the one with the largest budget, among those
     that were tested by the same rules if there are any."""
     mine = group[0]
-    if mine.condition == baseline:
+    if mine.condition == (against or BASELINE):
         return None
-    same = [g for g in groups.values() if g[0].condition == baseline
+    if against is not None:
+        return next((g for g in groups.values() if g[0].condition == against), None)
+    same = [g for g in groups.values() if g[0].condition == BASELINE
             and (g[0].task, g[0].model, g[0].split) == (mine.task, mine.model, mine.split)]  # fmt: skip
     if mine.condition in CONDITIONS and not condition(mine.condition).searches:
         fair = [g for g in same if all(getattr(g[0], rule) == getattr(mine, rule) for rule in _RULES)]

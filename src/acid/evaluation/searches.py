@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any
 
 from acid import checkpoint
@@ -37,8 +37,9 @@ class SearchSpec:
     def of(cls, search: Search, **others: Any) -> SearchSpec:
         """Of a search that is there already."""
         names = {kind: name for name, kind in SEARCHES.items()}
-        values = {f.name: getattr(search, f.name) for f in fields(search)}  # type: ignore[arg-type]
-        defaults = {f.name: f.default for f in fields(search)}  # type: ignore[arg-type]
+        known = fields(search) if is_dataclass(search) else ()
+        values = {f.name: getattr(search, f.name) for f in known}
+        defaults = {f.name: f.default for f in known}
         sizes = {name: values[name] for name in _SIZES if name in values}
         changed = {n: v for n, v in values.items() if n not in _SIZES and v != defaults[n]}
         options = {n: list(v) if isinstance(v, tuple) else v for n, v in changed.items()}  # JSON has no tuples
