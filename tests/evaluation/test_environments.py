@@ -109,7 +109,7 @@ def test_other_action_spaces_and_blind_environments_are_refused():
         as_task(Buttons())
     blind = Point()
     blind.render = lambda: None  # type: ignore[method-assign]
-    with pytest.raises(AcidError, match="observing the environment gave NoneType, not an array.*pass observe="):
+    with pytest.raises(AcidError, match=r"observing the environment gave NoneType, not an array.*pass observe="):
         as_task(blind).render()
 
 

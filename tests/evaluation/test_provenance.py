@@ -1,31 +1,30 @@
+"""A row knows which code, which libraries and which weights made it."""
+
 from __future__ import annotations
 
-import pytest
+import subprocess
 
-from acid.errors import CheckpointError
-from acid.evaluation import Provenance, fingerprint
-
-
-def checkpoint(folder, weights: bytes = b"w", config: str = "{}"):
-    folder.mkdir(exist_ok=True)
-    (folder / "model.safetensors").write_bytes(weights)
-    (folder / "config.json").write_text(config)
-    return folder
-
-
-def test_fingerprints_follow_the_contents_not_the_place(tmp_path):
-    one = fingerprint(checkpoint(tmp_path / "one"))
-    assert one == fingerprint(checkpoint(tmp_path / "two"))
-    assert one != fingerprint(checkpoint(tmp_path / "one", weights=b"x"))
-    assert one != fingerprint(checkpoint(tmp_path / "one", config='{"a": 1}'))
-
-
-def test_a_folder_without_weights_is_named(tmp_path):
-    with pytest.raises(CheckpointError, match=r"no config\.json"):
-        fingerprint(tmp_path)
+from acid.evaluation import Provenance, provenance
 
 
 def test_provenance_knows_code_and_libraries():
     made = Provenance()
     assert made.revision
     assert {"python", "torch", "numpy"} <= made.versions.keys()
+    assert made.checkpoints == {}
+
+
+def test_outside_a_repository_the_version_of_the_package_is_the_revision(monkeypatch):
+    def fail(folder, *arguments):
+        raise subprocess.CalledProcessError(128, "git")
+
+    monkeypatch.setattr(provenance, "_git", fail)
+    assert provenance.revision.__wrapped__().startswith("version 0.")
+
+
+def test_changes_that_are_not_committed_are_marked(monkeypatch):
+    def git(folder, *arguments):
+        return {"rev-parse": "abc", "status": " M play.py"}.get(arguments[0], "")
+
+    monkeypatch.setattr(provenance, "_git", git)
+    assert provenance.revision.__wrapped__() == "abc-dirty"

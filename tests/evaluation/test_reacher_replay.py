@@ -1,4 +1,4 @@
-"""The real task, real episode files and the runner together."""
+"""The real task, real episode files and the loop together."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import pytest
 
 from acid import tasks
 from acid.data import Episodes, EpisodeWriter
-from acid.evaluation import Decision, NoOpAgent, Protocol, draw_instances, play
+from acid.evaluation import Decision, NoOpAgent, Protocol, Situation, draw_instances, play
+from acid.tasks.collect import record_episode
 
 PROTOCOL = Protocol(goal_offset=25, budget=50, episodes=6)
 
@@ -22,35 +23,25 @@ def task():
 @pytest.fixture(scope="module")
 def episodes(task, tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "reacher.h5"
+    task.episode_steps = 60
     with EpisodeWriter(path) as writer:
-        for seed in range(8):
-            writer.write(record(task, seed))
+        for index in range(8):
+            writer.write(record_episode(task, 0, index))
     with Episodes(path) as episodes:
         yield episodes
-
-
-def record(task, seed: int, steps: int = 60) -> dict[str, np.ndarray]:
-    task.reset(seed=seed)
-    policy = task.policy(np.random.default_rng(seed))
-    states, actions, pixels = [], [], []
-    for _ in range(steps):
-        states.append(task.get_state())
-        pixels.append(task.render())
-        actions.append(policy.act(task))
-        task.advance(actions[-1])
-    return {"state": np.stack(states), "action": np.stack(actions), "pixels": np.stack(pixels)}
 
 
 class Replay:
     """Repeats what the episode did, five steps at a time, and checks that it sees what the episode saw."""
 
     def __init__(self, episodes, instances) -> None:
-        self.episodes, self.rows = episodes, [instance.start_row for instance in instances]
+        starts = [int(episodes.offsets[i.episode]) + i.start_step for i in instances]
+        self.episodes, self.rows = episodes, np.array(starts)
 
-    def act(self, observations, goals, *, left, seeds):
-        rows = np.array(self.rows) + PROTOCOL.budget - left
-        np.testing.assert_array_equal(observations, self.episodes.read("pixels", rows))
-        np.testing.assert_array_equal(goals, self.episodes.read("pixels", np.array(self.rows) + 25))
+    def act(self, situation: Situation) -> Decision:
+        rows = self.rows + PROTOCOL.budget - situation.left
+        np.testing.assert_array_equal(situation.observation, self.episodes.read("pixels", rows))
+        np.testing.assert_array_equal(situation.goals, self.episodes.read("pixels", self.rows + 25))
         return Decision(self.episodes.read("action", rows[:, None] + np.arange(5)))
 
 
