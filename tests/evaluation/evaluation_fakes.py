@@ -9,13 +9,12 @@ import gymnasium
 import numpy as np
 import torch
 
-from acid.evaluation import Decision, Instance, Protocol, Provenance, Row, SearchSpec, Situation
+from acid.evaluation import Decision, Instance, Protocol, Provenance, Situation
 from acid.tasks import Setup, Task
 from acid.types import ActionScaler
 
 PROTOCOL = Protocol(goal_offset=5, budget=10, episodes=4)
 SCALER = ActionScaler(mean=(1.0,), std=(2.0,), frameskip=5)
-SPEC = SearchSpec("cem", 300, 30, 30)
 
 
 class Line(Task):
@@ -153,18 +152,3 @@ def fake_episodes(count: int, length: int, step: float = 1.0) -> Any:
 
 def provenance(**checkpoints: str) -> Provenance:
     return Provenance(checkpoints, revision="abc", versions={"python": "3"})
-
-
-def row(number: int = 0, **changes: Any) -> Row:
-    """An episode of the line; condition acid at λ 0.07 unless changed."""
-    values: dict[str, Any] = {
-        **{"task": "line", "model": "m", "condition": "acid", "search": SPEC, "lam": 0.07, "split": "test"},
-        **{"seed": 0, "instance": f"i{number}", "episode": number, "start_step": 3, "draw": number},
-        **{"solved_at_start": False, "goal_offset_steps": 25, "budget_steps": 50, "metric": "success"},
-        **{"higher_is_better": True, "error_unit": "m", "success": True, "steps": 7, "initial_error": 2.5},
-        **{"final_error": 0.25, "checkpoints": {"model": "aaa"}, "revision": "abc"},
-    }
-    return Row(**values | changes)
-
-
-SAME = {"checkpoints": {"model": "aaa"}, "goal_offset_steps": 25, "budget_steps": 50}

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evaluation_fakes import PROTOCOL, SPEC, Line, PathLine, Walker, instance, path_instance, provenance
+from evaluation_fakes import PROTOCOL, Line, PathLine, Walker, instance, path_instance, provenance
+from fake_rows import SPEC
 
 from acid.errors import AcidError, DataError
 from acid.evaluation import Cell, CellContender, Job, Local, Protocol, Provenance, Row, SearchSpec, read_rows

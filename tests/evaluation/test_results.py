@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from evaluation_fakes import SAME, SPEC, row
+from fake_rows import SPEC, keep, row
 
 from acid.errors import DataError
-from acid.evaluation import RowFile, SearchSpec, choose_lambda, paired, summarise, summarise_rows, table
+from acid.evaluation import SearchSpec, choose_lambda, paired, summarise, summarise_rows, table
 from acid.evaluation.results import mixed_revisions
 
 BIG, SMALL = SPEC, SearchSpec("cem", 30, 30, 3)
@@ -51,10 +51,7 @@ def write(
         for i, (success, error) in enumerate(zip(successes, errors, strict=True))
     ]
     label = "-" if search is None else search.name
-    path = folder / task / "m" / split / f"{name}_{label}_{lam}.jsonl"
-    with RowFile(path, SAME | {name: value for name, value in changes.items() if name in SAME}) as file:
-        file.append(made)
-    return path
+    return keep(folder / task / "m" / split / f"{name}_{label}_{lam}.jsonl", made)
 
 
 def test_conditions_are_paired_with_original_of_their_own_search(tmp_path: Path):

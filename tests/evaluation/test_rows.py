@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evaluation_fakes import SAME, SPEC, row
+from fake_rows import SAME, SPEC, row
 from hypothesis import given
 from hypothesis import strategies as st
 
