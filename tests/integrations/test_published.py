@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +22,13 @@ import torch
 from torch import Tensor
 
 from acid import checkpoint, models
-from acid.data import EpisodeWriter
+from acid.data import Episodes, EpisodeWriter, partition
 from acid.errors import CheckpointError, DataError
 from acid.integrations.published import convert, load_published, read_config
 from acid.models import JepaWorldModel
+from acid.training import fit, recipe
 from acid.types import ActionScaler
+from acid.verifier import Verifier
 
 FIXTURES = Path(__file__).parent / "fixtures"
 NAMES = ("lewm", "pldm")
@@ -140,13 +143,17 @@ class TestActionStatistics:
         assert torch.equal(model.scaler.normalise(actions), actions)
 
 
-class TestConvert:
-    DATA = FIXTURES / "actions.h5"  # written by stable-worldmodel too
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Actions that stable-worldmodel wrote."""
+    return shutil.copy(FIXTURES / "actions.h5", tmp_path / "actions.h5")
 
+
+class TestConvert:
     def test_the_checkpoint_is_the_published_model_with_the_statistics_of_the_data(
-        self, name: str, tmp_path: Path
+        self, name: str, data: Path, tmp_path: Path
     ) -> None:
-        convert(FIXTURES / name, self.DATA, tmp_path / "ours", held_out=0.2)
+        convert(FIXTURES / name, data, tmp_path / "ours", task="reacher", held_out=0.2)
         model = models.load(tmp_path / "ours")
         assert_agrees(model, FIXTURES / f"{name}.npz")
         theirs = np.load(FIXTURES / "actions.npz")
@@ -154,13 +161,27 @@ class TestConvert:
         np.testing.assert_allclose(model.scaler.std, theirs["std"], rtol=1e-9)
         assert model.scaler.frameskip == 2  # the model's four numbers are two actions
         stored = checkpoint.load(tmp_path / "ours")
-        assert stored.kind == name
-        assert stored.metadata["recipe"] == {"held_out": 0.2}
-        assert stored.metadata["data"] == {"file": "actions.h5"}
+        told = stored.metadata
+        assert (stored.kind, told["model"], told["part"], told["task"]) == (name, name, "model", "reacher")
+        assert told["partition"] == partition(Episodes(data)).as_dict()
+        assert told["partition"]["held_out"] == 0.2
+        assert told["data"] == {"file": "actions.h5"}
 
-    def test_it_does_not_overwrite_what_it_reads(self, folder: Path) -> None:
+    def test_a_verifier_can_be_trained_on_it(self, tmp_path: Path) -> None:
+        random = np.random.default_rng(0)
+        with EpisodeWriter(tmp_path / "frames.h5") as writer:
+            for _ in range(12):
+                pixels = random.integers(256, size=(9, 16, 16, 3), dtype=np.uint8)
+                writer.write({"pixels": pixels, "action": random.normal(size=(9, 2)).astype(np.float32)})
+        convert(FIXTURES / "lewm", tmp_path / "frames.h5", tmp_path / "cell" / "model", held_out=0.2)
+        found = recipe("verifier", "lewm")
+        short = replace(found, loop=replace(found.loop, steps=2, batch_size=8))
+        folder = fit(short, tmp_path / "frames.h5", tmp_path / "cell", device="cpu")
+        assert Verifier.load(folder).scaler == models.load(tmp_path / "cell" / "model").scaler
+
+    def test_it_does_not_overwrite_what_it_reads(self, folder: Path, data: Path) -> None:
         with pytest.raises(CheckpointError, match="is the published folder itself"):
-            convert(folder, self.DATA, folder / ".." / folder.name)
+            convert(folder, data, folder / ".." / folder.name)
         load_published(folder, action_scaler="identity")
 
     def test_a_dataset_of_other_actions_is_refused(self, folder: Path, tmp_path: Path) -> None:

@@ -70,6 +70,8 @@ class Convert:
     """The dataset it was trained on, for the action statistics."""
     out: Path
     """The checkpoint, e.g. runs/TASK/lewm/model, so that the cell's other parts can be trained."""
+    task: str | None = None
+    """What it was trained for, if that is a task of this library."""
     held_out: float = 0.0
     """Share of that dataset's episodes that verifiers shall not see."""
     weights: str | None = None
@@ -78,5 +80,5 @@ class Convert:
     def run(self) -> None:
         from acid.integrations.published import convert
 
-        convert(self.published, self.data, self.out, held_out=self.held_out, weights=self.weights)
+        convert(self.published, self.data, self.out, task=self.task, held_out=self.held_out, weights=self.weights)
         print(f"wrote {self.out}")

@@ -62,14 +62,21 @@ def read_config(folder: Folder) -> Published:
 
 
 def convert(
-    folder: Folder, data: Folder, out: Folder, *, held_out: float = 0.0, weights: str | None = None
+    folder: Folder,
+    data: Folder,
+    out: Folder,
+    *,
+    task: str | None = None,
+    held_out: float = 0.0,
+    weights: str | None = None,
 ) -> JepaWorldModel:
     """Write a published world model to `out` as a checkpoint of ours, with the action statistics of a dataset.
 
     The statistics are those of all episodes of `data`, as in the training of published models. `held_out` is the share
-    of its episodes that verifiers shall not see and evaluation may use; the world model itself may have seen them.
+    of its episodes that verifiers shall not see and evaluation may use; the world model itself may have seen them. It
+    is written beside the dataset, see `acid.data.partition`.
     """
-    from acid.data import Episodes, fit_scaler  # needs the data extra, which loading does not
+    from acid.data import Episodes, fit_scaler, partition  # needs the data extra, which loading does not
 
     kind, config = read_config(folder)
     if Path(out).resolve() == Path(folder).resolve():
@@ -77,12 +84,16 @@ def convert(
     with Episodes(data) as episodes:
         frameskip = _frameskip(config.action_size, episodes.shape("action"), data)
         scaler = fit_scaler(episodes, range(len(episodes)), frameskip)
-        attributes = episodes.attributes
+        parts, attributes = partition(episodes, held_out=held_out, frameskip=frameskip), episodes.attributes
     model = load_published(folder, action_scaler=scaler, weights=weights)
     metadata = {
-        "published": {"folder": Path(folder).name, "weights": _weights_file(Path(folder), weights).name},
+        "part": "model",
+        **({} if task is None else {"task": task}),
+        "model": kind,
+        "scale": "published",
+        "recipe": {"folder": Path(folder).name, "weights": _weights_file(Path(folder), weights).name},
         "data": {"file": Path(data).name, **attributes},
-        "recipe": {"held_out": held_out},
+        "partition": parts.as_dict(),
     }
     models.save(model, kind, Path(out), metadata)
     return model
@@ -92,8 +103,8 @@ def _scaler(given: ActionScaler | Literal["identity"] | None, size: int, folder:
     if given is None:
         raise CheckpointError(
             f"{folder} holds no action statistics: pass those of the dataset that the model was trained on, "
-            "action_scaler=acid.data.fit_scaler(episodes, range(len(episodes)), frameskip) with frameskip × action size "
-            f"= {size}, or action_scaler='identity' if you normalise actions yourself"
+            "action_scaler=acid.data.fit_scaler(episodes, range(len(episodes)), frameskip) with frameskip × action "
+            f"size = {size}, or action_scaler='identity' if you normalise actions yourself"
         )
     if given == "identity":
         return ActionScaler((0.0,) * size, (1.0,) * size)
