@@ -1,9 +1,9 @@
 """Does training wait for data? Random windows read from disk against the time of one training step.
 
-Reads batches of windows at random, alone and behind the prefetching iterator, and sets them beside a training step:
+Reads batches of windows at random, alone and ahead of training, and sets them beside a training step:
 the seconds given by --step-seconds, or those of a small convolutional encoder's step measured in the same run.
 
-    python benchmarks/data_loading.py [--data episodes.h5] [--step-seconds 0.3] [--json]
+    python benchmarks/data_loading.py [--data episodes.h5] [--step-seconds 0.3] [--workers 2] [--json]
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from acid.data import Episodes, EpisodeWriter, Windows, batches, split
+from acid.data import Episodes, EpisodeWriter, Shuffle, Windows, read_ahead, split
 
 EPISODES, STEPS = 60, 200  # of the synthetic dataset
 
@@ -45,6 +45,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--frameskip", type=int, default=5)
     parser.add_argument("--size", type=int, default=64, help="pixels of the synthetic images")
     parser.add_argument("--batches", type=int, default=10, help="batches per measurement")
+    parser.add_argument("--workers", type=int, default=0, help="processes that read ahead (0: a thread)")
     parser.add_argument("--threads", type=int, default=1, help="torch threads")
     parser.add_argument("--json", action="store_true", help="print JSON")
     return parser.parse_args()
@@ -52,12 +53,16 @@ def parse_options() -> argparse.Namespace:
 
 def measure(episodes: Episodes, options: argparse.Namespace) -> dict[str, float | str]:
     windows = Windows(episodes, split(len(episodes)).train, options.frames, options.frameskip)
-    rng = np.random.default_rng(0)
-    read = median_seconds(lambda: windows.batch(rng.integers(len(windows), size=options.batch_size)), options.batches)
-    stream = batches(windows, options.batch_size, seed=0)
-    step = training_step(next(stream).pixels)
+    order, steps = Shuffle(len(windows), options.batch_size, seed=0), count()
+
+    def read(step: int) -> Tensor:
+        return torch.from_numpy(episodes.read("pixels", windows.frame_rows(order.indices(step))))
+
+    alone = median_seconds(lambda: read(next(steps)), options.batches)
+    stream = read_ahead(read, workers=options.workers)
+    step = training_step(next(stream))
     step_seconds = options.step_seconds or median_seconds(step, options.batches)
-    # What prefetching leaves: how long a training loop stands still for its next batch.
+    # What reading ahead leaves: how long a training loop stands still for its next batch.
     waits = []
     for _ in range(options.batches):
         time.sleep(options.step_seconds) if options.step_seconds else step()
@@ -66,11 +71,11 @@ def measure(episodes: Episodes, options: argparse.Namespace) -> dict[str, float 
         waits.append(time.perf_counter() - begun)
     stream.close()
     return {
-        "windows_per_second": options.batch_size / read,
-        "seconds_read": read,
+        "windows_per_second": options.batch_size / alone,
+        "seconds_read": alone,
         "seconds_step": step_seconds,
         "step_is": "given" if options.step_seconds else "convolutional stand-in",
-        "read_over_step": read / step_seconds,
+        "read_over_step": alone / step_seconds,
         "seconds_waited": statistics.median(waits),
         "waited_over_step": statistics.median(waits) / step_seconds,
     }
@@ -80,8 +85,8 @@ def describe(result: dict[str, float | str]) -> str:
     return (
         "reading a random batch  {seconds_read:8.4f} s  ({windows_per_second:.0f} windows per second)\n"
         "a training step         {seconds_step:8.4f} s  ({step_is})\n"
-        "ratio                   {read_over_step:8.3f}    without prefetching\n"
-        "waiting behind prefetch {seconds_waited:8.4f} s  ({waited_over_step:.3f} of a step)"
+        "ratio                   {read_over_step:8.3f}    without reading ahead\n"
+        "waiting when read ahead {seconds_waited:8.4f} s  ({waited_over_step:.3f} of a step)"
     ).format(**result)
 
 

@@ -16,7 +16,6 @@ from collections.abc import Callable
 import numpy as np
 
 from acid import tasks
-from acid.data.recon import encode_image
 from acid.tasks.navigation import Navigation
 
 WANTED = 2.0  # ms, at most, per frame of 64 pixels
@@ -40,21 +39,18 @@ def parse_options() -> argparse.Namespace:
 def measure(size: int, worlds: int, frames: int) -> dict[str, float]:
     task = tasks.make("navigation", size=size)
     assert isinstance(task, Navigation)
-    building, drawing, driving, encoding = [], [], [], []
+    building, drawing, driving = [], [], []
     for world in range(worlds):
         building.append(timed(lambda world=world: task.reset(seed=0, options={"world": world})))
-        policy = task.policy(np.random.default_rng(world))
+        behaviour = task.behaviour(np.random.default_rng(world))
         for _ in range(frames):
-            driving.append(timed(lambda policy=policy: task.advance(policy.act(task))))
+            driving.append(timed(lambda behaviour=behaviour: task.advance(behaviour.act(task))))
             drawing.append(timed(task.render))
-        picture = task.camera_image()
-        encoding += [timed(lambda picture=picture: encode_image(picture)) for _ in range(20)]
     task.close()
     return {
         "frames_per_second": len(drawing) / sum(drawing),
         "frame_milliseconds": 1000 * float(np.median(drawing)),
-        "step_milliseconds": 1000 * float(np.median(driving)),  # the policy's look ahead, and driving
-        "jpeg_milliseconds": 1000 * float(np.median(encoding)),
+        "step_milliseconds": 1000 * float(np.median(driving)),  # deciding where to drive, and driving
         "world_seconds": float(np.median(building)),
     }
 
@@ -66,12 +62,12 @@ def timed(action: Callable[[], object]) -> float:
 
 
 def describe(result: dict[str, dict[str, float]]) -> str:
-    lines = ["size   frames/s   median ms   wanted   policy step ms   jpeg ms   world s   (one core, CPU time)"]
+    lines = ["size   frames/s   median ms   wanted   step ms   world s   (one core, CPU time)"]
     for size, found in result.items():
         wanted = f"{WANTED:.1f}" if size == "64" else "-"
         lines.append(
             f"{size:<6} {found['frames_per_second']:>8.0f} {found['frame_milliseconds']:>11.2f} {wanted:>8} "
-            f"{found['step_milliseconds']:>16.2f} {found['jpeg_milliseconds']:>9.2f} {found['world_seconds']:>9.2f}"
+            f"{found['step_milliseconds']:>9.2f} {found['world_seconds']:>9.2f}"
         )
     return "\n".join(lines)
 
