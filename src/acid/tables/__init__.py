@@ -8,9 +8,10 @@ from acid.tables.deformable import DEFORMABLE
 from acid.tables.navigation import NAVIGATION
 from acid.tables.planning import PLANNING
 from acid.tables.program import choose, reproduce, write
+from acid.tables.proposals import PROPOSALS
 from acid.tables.table import Choice, Claim, Column, Findings, Line, Options, Study, Table
 
-TABLES: Mapping[str, Table] = {table.name: table for table in (PLANNING, DEFORMABLE, NAVIGATION)}
+TABLES: Mapping[str, Table] = {table.name: table for table in (PLANNING, DEFORMABLE, NAVIGATION, PROPOSALS)}
 
 __all__ = [
     "TABLES",

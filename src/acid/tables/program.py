@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from typing import Any
 
+from acid.errors import DataError
 from acid.evaluation import Cell, Engine, SearchSpec, Summary, choose_lambda, condition, summarise
 from acid.evaluation.jobs import Progress
 from acid.evaluation.results import mixed_revisions
@@ -39,6 +40,8 @@ def remember_lambdas(cell: Cell, searches: Iterable[SearchSpec] | None = None) -
     tried = [s for s in summarise(cell.user, split="select") if s.model == cell.model and s.lam is not None]
     tried = [s for s in tried if wanted is None or s.search in wanted]
     tried = [s for s in tried if not setup.own_lambda or s.task == cell.task_class.name]
+    if not tried:
+        raise DataError(f'no "select" results of {cell.model} in {cell.user}: run those first to choose λ')
     names = sorted({s.condition for s in tried if condition(s.condition).chosen_as == s.condition})
     lambdas = {name: choose_lambda(tried, cell.model, name) for name in names}
     path = cell.choose_lambdas(lambdas, f"{tried[0].metric} on episodes that are not reported: {_tell(tried)}")

@@ -41,6 +41,8 @@ class Study:
     episodes: Mapping[str, int] = field(default_factory=dict)  # conditions that are run on fewer
     choice: Choice | None = None
     every_lambda: bool = False  # also run those that were not chosen
+    options: Mapping[str, float] = field(default_factory=dict)  # of the search, e.g. std_init
+    against: Study | None = None  # whose baseline the conditions are compared with; default: this study's own
 
     @property
     def setup(self) -> Setup:
@@ -49,7 +51,8 @@ class Study:
     def spec(self, **sizes: int) -> SearchSpec:
         kit = kit_of(self.model)
         family = self.candidates or kit.candidates[0]
-        return SearchSpec.usual(self.setup, **{**self.sizes, **sizes}, candidates=family, repeats=kit.repeats)
+        chosen = {**self.sizes, **self.options, **sizes}
+        return SearchSpec.usual(self.setup, **chosen, candidates=family, repeats=kit.repeats)
 
     def protocol(self, episodes: int, split: Split = "test") -> Protocol:
         usual = Protocol.of(self.setup, episodes=episodes, split=split)
@@ -149,7 +152,10 @@ class Findings:
     @cached_property
     def studies(self) -> list[Study]:
         """Those that were asked for and have weights."""
-        return [study for study in self.wanted if self._has_weights(study)]
+        found = [study for study in self.wanted if self._has_weights(study)]
+        if not found and self.options.folder is not None:
+            raise AcidError(f"there are no cells of this table below {self.options.folder}: expected TASK/MODEL/model")
+        return found
 
     @property
     def wanted(self) -> list[Study]:
@@ -189,7 +195,7 @@ class Findings:
     def lines(self) -> Iterator[Line]:
         """What was run, in the order of the table."""
         for study in self.studies:
-            baseline = self.rows(study, BASELINE)
+            baseline = self.rows(study.against or study, BASELINE)
             for name in study.conditions:
                 if rows := self.rows(study, name):
                     against = [] if name == BASELINE else baseline
