@@ -290,12 +290,11 @@ def test_nonsense_is_refused() -> None:
 
 def test_nwms_planning_with_pictures_as_the_goal_and_a_verifier_of_pictures() -> None:
     model = make()
-    features = model.tokenizer.features
     config = FlowConfig(48, 4, 3, TransformerSize(12, 1, 2), steps=10, channels=(8,))
     verifier = Verifier(config, ActionScaler((0.2, 0.0, 0.0), (0.1, 0.1, 0.1))).ready()
     goal = DecodedDistance(model.decode, lambda a, b: (a - b).square().mean((1, 2, 3)))
     units = lambda a: verifier.scaler.normalise(model.scaler.denormalise(a))  # noqa: E731
-    consistency = ActionConsistency(VerifierView(verifier, features, units), Adaptive(0.3))
+    consistency = ActionConsistency(VerifierView(verifier, model.features, units), Adaptive(0.3))
     planner = Planner(
         model,
         Cost([goal, consistency]),
