@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -61,11 +62,19 @@ def _draw(findings: Findings, folder: Path) -> list[Path]:
     return rollouts.draw(_bench(findings), findings.options.results, folder)
 
 
-def _rollouts(findings: Findings) -> rollouts.Rollouts | None:
+def _rollouts(findings: Findings) -> tuple[rollouts.Rollouts, list[rollouts.Relation]] | None:
+    """What was kept of the rollouts, and what it says."""
     if not findings.studies:
         return None
     path = rollouts.rollouts_file(findings.cell(findings.studies[0]), findings.options.results)
-    return rollouts.Rollouts.load(path) if path.is_file() else None
+    return _read(path, path.stat().st_mtime_ns) if path.is_file() else None
+
+
+@functools.lru_cache(maxsize=1)
+def _read(path: Path, changed: int) -> tuple[rollouts.Rollouts, list[rollouts.Relation]]:
+    """Once: the bootstraps take half a minute."""
+    kept = rollouts.Rollouts.load(path)
+    return kept, rollouts.relations(kept)
 
 
 def _tell(findings: Findings) -> list[str]:
@@ -80,7 +89,7 @@ def _tell(findings: Findings) -> list[str]:
         for family, found in correlations(findings).items()
     ]
     kept = _rollouts(findings)
-    return lines if kept is None else [*lines, "", *rollouts.describe(kept, rollouts.relations(kept))]
+    return lines if kept is None else [*lines, "", *rollouts.describe(*kept)]
 
 
 def _more(findings: Findings) -> dict[str, Any]:
@@ -94,7 +103,7 @@ def _more(findings: Findings) -> dict[str, Any]:
             family: {name: asdict(value) for name, value in found.items()}
             for family, found in correlations(findings).items()
         },
-        "consistency": [] if kept is None else rollouts.as_json(rollouts.relations(kept)),
+        "consistency": [] if kept is None else rollouts.as_json(kept[1]),
     }
 
 

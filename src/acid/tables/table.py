@@ -139,6 +139,7 @@ class Findings:
     def __init__(self, table: Table, options: Options) -> None:
         self.table = table
         self.options = options
+        self._kept: dict[Any, list[Row]] = {}
         known_tasks, known_models = ({getattr(s, name): s for s in table.studies} for name in ("task", "model"))
         for name in options.tasks:
             look_up(known_tasks, name, f"task of the table {table.name}")
@@ -190,7 +191,14 @@ class Findings:
             return []
         contender = CellContender(self.cell(study), name, self.lam(study, name), study.spec())
         (path,) = Job(study.task, (contender,), (), study.protocol(1), self.options.results).files
-        return counted(read_rows([path]), starts) if path.exists() else []
+        return counted(self._read(path), starts) if path.exists() else []
+
+    def _read(self, path: Path) -> list[Row]:
+        """Once, until the file changes."""
+        version = (path, path.stat().st_mtime_ns, path.stat().st_size)
+        if version not in self._kept:
+            self._kept[version] = read_rows([path])
+        return self._kept[version]
 
     def lines(self) -> Iterator[Line]:
         """What was run, in the order of the table."""
