@@ -53,7 +53,7 @@ PROPOSALS = Table(
     claims=(Claim("Proposals with ACID beat Original at 1/60 of its candidates.", judge_all),),
     legend=(
         "candidates: of one plan. Original and ACID: CEM, N 300, J 30, K 30.",
-        "proposal: the cell's goal-conditioned policy rolled out in imagination, then refined by CEM with N 30, J 5, K 5",
+        "proposal: the cell's goal-conditioned policy rolled out in imagination, then refined by CEM, N 30, J 5, K 5,",
         "and a first standard deviation of 0.3. proposal-acid: under ACID's cost, with the λ that was chosen for ACID.",
         "These sizes were not tuned. Two ways to roll the policy out were tried on 100 of these episodes of two cells,",
         "without a clear difference.",
