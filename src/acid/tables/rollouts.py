@@ -92,7 +92,12 @@ class Rollouts:
     def load(cls, path: Path) -> Rollouts:
         if not path.is_file():
             raise DataError(f"there are no rollouts at {path}: run `acid reproduce navigation` without --no-evaluate")
-        content = json.loads(path.read_text())
+        try:
+            content = json.loads(path.read_text())
+        except ValueError as error:
+            raise DataError(
+                f"{path} is damaged ({error}): delete it and run `acid reproduce navigation` again"
+            ) from error
         if missing := [field.name for field in fields(cls) if field.name not in content]:
             raise DataError(f"{path} lacks {', '.join(missing)}: delete it and run `acid reproduce navigation` again")
         arrays = {n: np.asarray(v) for n, v in content.items() if n not in ("instances", "checkpoints")}
