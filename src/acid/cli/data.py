@@ -30,12 +30,8 @@ class Collect:
 
         out = self.out or Path("data") / f"{task_class(self.task).name}.h5"
         with bar(f"collect {self.task}", "episode") as progress:
-            collect(
-                Collection(self.task, self.episodes, self.size, self.seed),
-                out,
-                processes=self.processes,
-                progress=progress,
-            )
+            wanted = Collection(self.task, self.episodes, self.size, self.seed)
+            collect(wanted, out, processes=self.processes, progress=progress)
         print(f"wrote {out}")
 
 

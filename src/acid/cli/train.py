@@ -51,6 +51,7 @@ class Train:
 
     def train(self, recipe: Any) -> None:
         from acid import checkpoint, training
+        from acid.verifier import FlowReport
 
         torch.set_num_threads(self.threads)
         task = training.task_name(self.task)
@@ -67,8 +68,9 @@ class Train:
                 epochs=self.epochs,
                 progress=_bars(stack, self.part),
             )
-        metadata = checkpoint.load(folder).metadata
-        print(_report(metadata["report"]) if "report" in metadata else json.dumps(metadata["validation"], indent=2))
+        told = checkpoint.load(folder).metadata
+        fitted = checkpoint.config_from(FlowReport, told["report"]) if "report" in told else None
+        print(fitted or json.dumps(told["validation"], indent=2))
         print(f"wrote {folder}")
 
 
@@ -142,10 +144,3 @@ def _bars(stack: ExitStack, part: str) -> Any:
         opened[stage](done, losses if stage == "train" else total)
 
     return show
-
-
-def _report(values: Mapping[str, Any]) -> Any:
-    from acid.checkpoint import config_from
-    from acid.verifier import FlowReport
-
-    return config_from(FlowReport, values)

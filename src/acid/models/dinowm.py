@@ -190,7 +190,7 @@ class DinoWorldModel(FrozenEncoderModel):
     def fit_encoder(self, frames: Callable[[int], Tensor]) -> None:
         """Fit the projection, if there is one, to some frames uint8 [M, S, S, 3]."""
         if self.projection is not None:
-            features = self.encoder(frames(PROJECTION_FRAMES))
+            features = self.encoder(frames(PROJECTION_FRAMES)).cpu()
             self.projection.load_state_dict(fit_projection(features, self.projection.config).state_dict())
 
     @torch.no_grad()

@@ -50,6 +50,8 @@ class Collection:
 def collect(collection: Collection, out: Path, *, processes: int = 2, progress: Progress | None = None) -> Path:
     """Write the dataset to `out`; continues an interrupted run of the same collection."""
     out = Path(out)
+    if processes < 1:
+        raise DataError(f"processes must be at least 1, got {processes}")
     if out.exists():
         raise DataError(f"{out} exists already; remove it or choose another name")
     folder = out.with_name(out.name + ".parts")

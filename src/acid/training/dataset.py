@@ -64,10 +64,9 @@ def actions_of(job: Job) -> Actions:
 
 def steps_between(episodes: Episodes) -> np.ndarray:
     """Displacements (m, m, rad) from each frame to the next, float32 [rows, 3]; NaN where an episode ends."""
-    steps = np.full((episodes.rows, 3), np.nan, np.float32)
-    for offset, length in zip(episodes.offsets.tolist(), episodes.lengths.tolist(), strict=True):
-        poses = episodes.read("pose", np.arange(offset, offset + length))
-        steps[offset : offset + length - 1] = displacements(poses)
+    poses = episodes.read("pose", np.arange(episodes.rows))
+    steps = np.pad(displacements(poses).astype(np.float32), ((0, 1), (0, 0)))
+    steps[episodes.offsets + episodes.lengths - 1] = np.nan
     return steps
 
 
@@ -82,15 +81,15 @@ def encode_rows(job: Job, model: LearnedWorldModel, *, mirror: bool) -> Tensor:
         pixels = pixels.to(job.device)
         return torch.cat([model.encode(view) for view in ((pixels, pixels.flip(2)) if mirror else (pixels,))], 1)
 
-    known = f"{'mirrored' if mirror else 'plain'} {job.partition.fingerprint}"
+    known, data = job.partition.fingerprint, Path(job.episodes.path)
     if isinstance(model, FrozenEncoderModel):
         encoder, ids, batch, dtype = model.encoder_fingerprint, None, 64, torch.float16
     else:
         encoder, ids, batch, dtype = checkpoint.fingerprint(job.cell / "model"), job.partition.train, 512, torch.float32
         known += f" {job.partition.held_out_share} {job.partition.seed}"
-    data = Path(job.episodes.path)
+    name = f"{data.stem}.{encoder}{'.mirrored' if mirror else ''}.latents.safetensors"
     latents = cached_latents(
-        data.with_name(f"{data.stem}.{encoder}.latents.safetensors"),
+        data.with_name(name),
         f"{encoder} {known}",
         lambda: encode_episodes(job.episodes, encode, ids=ids, batch=batch, dtype=dtype, progress=job.encoding),
     )

@@ -69,6 +69,18 @@ def fit(
         parts = partition(episodes, held_out=recipe.held_out, frameskip=recipe.frameskip)
     if below is not None:
         parts = partition_of(below, episodes)
+    about = {
+        "part": recipe.part,
+        "task": task_name(task),
+        "model": recipe.model,
+        "scale": recipe.scale,
+        "data": episodes.attributes,
+        "partition": parts.as_dict(),
+    }
+    if below is not None:
+        about["built_on"] = {below.name: checkpoint.fingerprint(below)}
+        if "tokenizer" in kind.parts:
+            about["tokenizer"] = _tokenizer(cell, recorded)
     job = Job(recipe, task, cell, episodes, parts, device, lambda done, total: report("encode", done, total, {}))
     with torch.random.fork_rng(devices=[]):
         made = part.prepare(job)
@@ -77,31 +89,20 @@ def fit(
             raise SettingError(f"epochs must be a positive number, got {epochs}")
         steps = max(1, round(epochs * made.examples / recipe.loop.batch_size))
         recipe = replace(recipe, loop=replace(recipe.loop, steps=steps))
-    about = {
-        "part": recipe.part,
-        "task": task_name(task),
-        "model": recipe.model,
-        "scale": recipe.scale,
-        "recipe": {name: value for name, value in asdict(recipe).items() if name not in ("part", "model", "scale")},
-        "data": episodes.attributes,
-        "partition": parts.as_dict(),
-    }
-    if below is not None:
-        about["built_on"] = {below.name: checkpoint.fingerprint(below)}
-        if "tokenizer" in kind.parts:
-            about["tokenizer"] = _tokenizer(cell, recorded)
+    settings = {name: value for name, value in asdict(recipe).items() if name not in about}
+    loop = settings.pop("loop")
     train(
         made.module,
         made.loss,
         partial(read_ahead, made.read, workers=workers),
         recipe.loop,
         folder / "run",
-        description=about,
+        description=about | {"recipe": settings},
         device=device,
         progress=lambda step, losses: report("train", step, recipe.loop.steps, losses),
     )
-    metadata = about | {"cpu_seconds": cpu_seconds(folder / "run")} | made.measure()
-    made.save(folder, metadata=metadata, half_precision=recipe.half_precision)
+    about |= {"recipe": settings | {"loop": loop}, "cpu_seconds": cpu_seconds(folder / "run")} | made.measure()
+    made.save(folder, metadata=about, half_precision=recipe.half_precision)
     return folder
 
 

@@ -48,11 +48,15 @@ def prepare_decoder(job: Job) -> Trainable:
     """Mean squared error from latents to pixels."""
     dataset = load_latents(job)
     _, tokens, size = dataset.latents.shape
-    torch.manual_seed(job.loop.seed)
+    torch.manual_seed(job.recipe.loop.seed)
     made: Decoder | TokenDecoder
     if isinstance(job.recipe.network, DecoderConfig):
         if tokens != 1:
             raise ShapeError(f"this decoder draws one vector a frame, and the world model has {tokens}")
+        if job.recipe.network.image_size != dataset.model.observation_size:
+            raise SettingError(
+                f"the world model sees {dataset.model.observation_size} px; set network.image_size to that"
+            )
         made = Decoder(sized(job.recipe.network, latent_size=size))
     else:
         grid = math.isqrt(tokens)
@@ -89,7 +93,7 @@ def prepare_readout(job: Job) -> Trainable:
     """Chamfer distance between the points that are told and those that are there."""
     task, dataset = tasks.make(job.task), load_latents(job)
     _, tokens, size = dataset.latents.shape
-    torch.manual_seed(job.loop.seed)
+    torch.manual_seed(job.recipe.loop.seed)
     made = Readout(sized(job.recipe.network, tokens=tokens, latent_size=size))
     kept = round(len(dataset.rows) * (1 - job.recipe.tested))
     if not 0 < kept < len(dataset.rows):

@@ -31,41 +31,31 @@ class ModelRecipe(SplittingRecipe):
     mirror: bool = False  # show every window as often mirrored left to right
 
 
-# Left to itself a small network fills its channels with finer and finer functions of what is easiest to predict, with
-# none left for the rest. So it has few channels, and is asked for slow ones and for those that tell the action.
-_ASKED_FOR = {"alignment": 1.0, "inverse": 1.0}
-_JEPA_LITE: dict[str, Any] = {
+_LITE: dict[str, Any] = {"half_precision": True, "held_out": 0.2}
+_JEPA_LITE = _LITE | {
     "loop": LoopConfig(steps=6_000, batch_size=48, learning_rate=1e-3, weight_decay=1e-3, warmup=0.03),
-    "half_precision": True,
-    "held_out": 0.2,
     "frameskip": 5,
 }
 _JEPA_PAPER: dict[str, Any] = {
     "loop": LoopConfig(steps=150_000, batch_size=128, learning_rate=5e-5, weight_decay=1e-3),
     "frameskip": 5,
 }
+# Left to itself a small network fills its channels with finer and finer functions of what is easiest to predict, with
+# none left for the rest. So it has few channels, and is asked for slow ones and for those that tell the action.
+_LEWM_LITE = LeWMLossConfig(sigreg=0.07, projections=256, pooled=True, alignment=1.0, inverse=1.0)
+_PLDM_LITE = PLDMLossConfig(variance_in_time=0.0, pooled=True, alignment=1.0, inverse=1.0)
+_TOKEN_LOOP = LoopConfig(steps=6_000, batch_size=64, learning_rate=1e-3, weight_decay=1e-2, warmup=0.03)
+_NWM_PAPER_LOOP = LoopConfig(steps=200_000, batch_size=256, learning_rate=1e-4, weight_decay=1e-2)
 # Where a recipe differs from the default, which is the preset of the network with a loss and a loop as they come.
 RECIPES: dict[tuple[str, str], dict[str, Any]] = {
     ("lewm", "paper"): _JEPA_PAPER,
-    ("lewm", "lite"): _JEPA_LITE | {"loss": LeWMLossConfig(sigreg=0.07, projections=256, pooled=True, **_ASKED_FOR)},
+    ("lewm", "lite"): _JEPA_LITE | {"loss": _LEWM_LITE},
     ("pldm", "paper"): _JEPA_PAPER,
-    ("pldm", "lite"): _JEPA_LITE | {"loss": PLDMLossConfig(variance_in_time=0.0, pooled=True, **_ASKED_FOR)},
+    ("pldm", "lite"): _JEPA_LITE | {"loss": _PLDM_LITE},
     ("dinowm", "paper"): {"loop": LoopConfig(steps=60_000, batch_size=32, learning_rate=5e-4, weight_decay=1e-2)},
-    ("dinowm", "lite"): {
-        "loop": LoopConfig(steps=6_000, batch_size=64, learning_rate=1e-3, weight_decay=1e-2, warmup=0.03),
-        "half_precision": True,
-        "held_out": 0.2,
-    },
-    ("nwm", "paper"): {
-        "loop": LoopConfig(steps=200_000, batch_size=256, learning_rate=1e-4, weight_decay=1e-2),
-        "mirror": True,
-    },
-    ("nwm", "lite"): {
-        "loop": LoopConfig(steps=8_000, batch_size=64, learning_rate=1e-3, weight_decay=1e-2, warmup=0.03),
-        "half_precision": True,
-        "held_out": 0.2,
-        "mirror": True,
-    },
+    ("dinowm", "lite"): _LITE | {"loop": _TOKEN_LOOP},
+    ("nwm", "paper"): {"loop": _NWM_PAPER_LOOP, "mirror": True},
+    ("nwm", "lite"): _LITE | {"loop": replace(_TOKEN_LOOP, steps=8_000), "mirror": True},
 }
 
 
@@ -96,12 +86,12 @@ def prepare(job: Job) -> Trainable:
     drawing = model if isinstance(model, NavigationWorldModel) else None
     ahead = model.config.history if drawing is None else drawing.context + HORIZON - 1
     tested = reader(job.partition.held_out, ahead)
-    order = Shuffle(len(shown.windows), job.loop.batch_size, job.loop.seed)
+    order = Shuffle(len(shown.windows), recipe.loop.batch_size, recipe.loop.seed)
 
     def read(step: int) -> Batch:
         if not recipe.mirror:
             return shown.read(order.indices(step))
-        mirrored = np.random.default_rng([job.loop.seed, step]).random(job.loop.batch_size) < 0.5
+        mirrored = np.random.default_rng([recipe.loop.seed, step]).random(recipe.loop.batch_size) < 0.5
         return shown.read(order.indices(step), torch.from_numpy(mirrored))
 
     def measure() -> dict[str, Any]:
@@ -132,7 +122,7 @@ def _build(job: Job, scaler: ActionScaler) -> LearnedWorldModel:
         if network.tokenizer not in (tokenizer.config, job.kind.presets[recipe.scale](0).tokenizer):
             raise SettingError("the tokenizer is the one in the cell's folder; leave out settings of network.tokenizer")
         options["tokenizer"] = tokenizer
-    torch.manual_seed(job.loop.seed)
+    torch.manual_seed(recipe.loop.seed)
     return job.kind.model(network, scaler, **options).to(job.device)
 
 

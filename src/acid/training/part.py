@@ -55,10 +55,6 @@ class Job:
     def kind(self) -> Kind:
         return look_up(models.KINDS, self.recipe.model, "world model")
 
-    @property
-    def loop(self) -> LoopConfig:
-        return self.recipe.loop
-
     def world_model(self) -> LearnedWorldModel:
         """The cell's own, frozen, on the device."""
         return models.load(self.cell / "model", device=self.device)
@@ -69,7 +65,8 @@ class Job:
 
     def draw(self, size: int, step: int) -> np.ndarray:
         """The examples, numbers below `size`, of batch `step`: [B]."""
-        return np.random.default_rng([self.loop.seed, step]).integers(size, size=self.loop.batch_size)
+        loop = self.recipe.loop
+        return np.random.default_rng([loop.seed, step]).integers(size, size=loop.batch_size)
 
 
 @dataclass(frozen=True)

@@ -46,14 +46,14 @@ def recipe(model: str, scale: str) -> TokenizerRecipe:
 def prepare(job: Job) -> Trainable:
     recipe = job.recipe
     shown, held_out = (job.episodes.rows_of(ids) for ids in (job.partition.train, job.partition.held_out))
-    torch.manual_seed(job.loop.seed)
+    torch.manual_seed(recipe.loop.seed)
     tokenizer = CompactTokenizer(recipe.network)
     distance = perceptual_distance(job.device, needed=bool(recipe.loss.perceptual))
     loss = CompactLoss(recipe.loss, distance)
 
     def read(step: int) -> Tensor:
-        generator = np.random.default_rng([job.loop.seed, step])
-        rows = shown[generator.integers(len(shown), size=job.loop.batch_size)]
+        generator = np.random.default_rng([recipe.loop.seed, step])
+        rows = shown[generator.integers(len(shown), size=recipe.loop.batch_size)]
         pixels = job.pixels(rows)
         mirrored = torch.from_numpy(generator.random(len(pixels)) < 0.5)
         return torch.where(mirrored.view(-1, 1, 1, 1), pixels.flip(2), pixels) if recipe.mirror else pixels
