@@ -15,7 +15,7 @@ def run(name: str, folder: Path) -> list[str]:
     """The lines an example prints, run from a folder that is not its own."""
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(EXAMPLES / name)]
-    done = subprocess.run(command, capture_output=True, text=True, env=one_thread, cwd=folder, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, env=one_thread, cwd=folder, timeout=1800)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

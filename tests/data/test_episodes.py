@@ -109,8 +109,8 @@ def test_survives_a_fork_after_it_was_read(write: Callable[..., Path]) -> None:
     results = context.Queue()
     child = context.Process(target=_read_in_child, args=(episodes, [7, 3, 40], results))
     child.start()
-    np.testing.assert_array_equal(results.get(timeout=30), expected)
-    child.join(timeout=30)
+    np.testing.assert_array_equal(results.get(timeout=600), expected)
+    child.join(timeout=600)
     np.testing.assert_array_equal(episodes.read("pixels", [7, 3, 40]), expected)
 
 

@@ -85,7 +85,7 @@ def test_a_killed_process_leaves_no_final_file_and_the_next_run_succeeds(tmp_pat
         assert child.stdout.readline() == b"written\n"
     os.kill(child.pid, signal.SIGKILL)
     child.stdout.close()
-    assert child.wait(timeout=30) == -signal.SIGKILL
+    assert child.wait(timeout=600) == -signal.SIGKILL
     assert not path.exists()
     with EpisodeWriter(path) as writer:
         writer.write(toy())
