@@ -159,7 +159,7 @@ def _panels(both: dict[str, Film], bench: Bench) -> list[Panel]:
     for name, film in both.items():
         look, frames = condition(name).look, np.stack(film.frames)
         imagined = imagined_frames(film, bench)
-        if imagined is not None and len(imagined):
+        if imagined is not None:
             shown = np.concatenate([frames[:1], imagined])
             held = np.minimum(np.arange(len(frames)) // bench.task.frameskip, len(shown) - 1)
             panels.append(Panel(look, shown[held], "imagined"))  # held until the next imagined frame

@@ -24,7 +24,7 @@ def imagined_frames(film: Film, bench: Bench) -> np.ndarray | None:
     """Pictures uint8 [T, S, S, 3] of every imagined model step that was executed; None if nothing can draw them."""
     if bench.decoder is None or not film.plans:
         return None
-    steps = (len(film.frames) - 1) // bench.task.frameskip
+    steps = max(1, (len(film.frames) - 1) // bench.task.frameskip)  # an episode may end within its first step
     images = np.concatenate([bench.decoder(plan.imagined[1:]).numpy(force=True) for plan in film.plans])[:steps]
     factor = film.frames[0].shape[0] // images.shape[1]  # some decoders draw smaller pictures
     return images.repeat(factor, 1).repeat(factor, 2) if factor > 1 else images
