@@ -8,17 +8,20 @@ from PIL import Image
 
 from acid.errors import AcidError, ShapeError
 from acid.report import (
+    Look,
     Measured,
     consistency_per_step,
+    error_over_steps,
     followed_steps,
     inferred_against_found,
     lambda_sweep,
     spreads,
     success_against_budget,
 )
-from acid.report.style import ALARM, COLOURS, colour
+from acid.report.style import ALARM, look
 
 HALF = Measured(0.5, 0.4, 0.6)
+ORIGINAL, ACID, POLICY = Look("Original", "#6e6e6e", "s"), Look("ACID", "#0072b2"), Look("Policy", "#009e73", "D")
 
 
 def check(path, size):
@@ -28,47 +31,48 @@ def check(path, size):
     return image
 
 
-def holds(image: np.ndarray, name: str) -> bool:
-    rgb = np.array([int(COLOURS[name][i : i + 2], 16) for i in (1, 3, 5)])
+def holds(image: np.ndarray, name: Look | str) -> bool:
+    rgb = np.array([int(look(name).colour[i : i + 2], 16) for i in (1, 3, 5)])
     return bool((np.abs(image.astype(int) - rgb).max(-1) < 4).any())
 
 
 def test_success_against_budget_shows_every_condition(tmp_path):
     path = tmp_path / "new" / "budget.png"
-    planners = {"original": {30: HALF, 300: HALF}, "acid": {30: HALF, 300: Measured(0.9, 0.8, 1.0)}}
-    success_against_budget(path, planners, baselines={"policy": Measured(0.2, 0.1, 0.3)}, title="Reacher")
+    planners = {ORIGINAL: {30: HALF, 300: HALF}, ACID: {30: HALF, 300: Measured(0.9, 0.8, 1.0)}, "mine": {30: HALF}}
+    success_against_budget(path, planners, baselines={POLICY: Measured(0.2, 0.1, 0.3)}, title="Reacher")
     image = check(path, (1040, 600))
-    assert all(holds(image, name) for name in ("original", "acid", "policy"))
+    assert all(holds(image, name) for name in (ORIGINAL, ACID, POLICY, "mine"))
 
 
 def test_lambda_sweep_sorts_and_shows_the_reference(tmp_path):
     values = [Measured(0.9, 0.8, 1.0), HALF]
-    lambda_sweep(tmp_path / "a.png", [1.0, 0.1], values, reference=HALF)
-    lambda_sweep(tmp_path / "b.png", [0.1, 1.0], values[::-1], reference=HALF)
+    shown = {"condition": ACID, "baseline": ORIGINAL, "reference": HALF}
+    lambda_sweep(tmp_path / "a.png", [1.0, 0.1], values, **shown)
+    lambda_sweep(tmp_path / "b.png", [0.1, 1.0], values[::-1], **shown)
     image = check(tmp_path / "a.png", (840, 600))
     assert (image == check(tmp_path / "b.png", (840, 600))).all()
-    assert holds(image, "acid")
-    assert holds(image, "original")
+    assert holds(image, ACID)
+    assert holds(image, ORIGINAL)
 
 
 @pytest.mark.parametrize("lambdas", [[0.0], [0.1, 0.2], []])
 def test_lambda_sweep_refuses_what_a_log_axis_cannot_show(tmp_path, lambdas):
     with pytest.raises(ShapeError, match="positive λ"):
-        lambda_sweep(tmp_path / "x.png", lambdas, [HALF])
+        lambda_sweep(tmp_path / "x.png", lambdas, [HALF], condition=ACID)
 
 
 def test_spreads_leave_out_what_is_zero(tmp_path):
     positive = np.exp(np.random.default_rng(0).normal(size=(30, 20)))
     some = positive * (np.arange(30) % 2)[:, None]
-    spreads(tmp_path / "s.png", {"acid": (positive, some, positive), "original": (positive, positive, 0 * positive)})
-    assert holds(check(tmp_path / "s.png", (1620, 560)), "acid")
+    spreads(tmp_path / "s.png", {ACID: (positive, some, positive), ORIGINAL: (positive, positive, 0 * positive)})
+    assert holds(check(tmp_path / "s.png", (1620, 560)), ACID)
 
 
 def test_consistency_per_step_takes_a_single_plan(tmp_path):
-    consistency_per_step(tmp_path / "c.png", {"original": np.ones((1, 5)), "acid": np.ones((9, 5)) / 2})
+    consistency_per_step(tmp_path / "c.png", {ORIGINAL: np.ones((1, 5)), ACID: np.ones((9, 5)) / 2})
     check(tmp_path / "c.png", (840, 600))
-    with pytest.raises(ShapeError, match="'acid'"):
-        consistency_per_step(tmp_path / "c.png", {"acid": np.ones(5)})
+    with pytest.raises(ShapeError, match="values of 'ACID' must be a non-empty matrix"):
+        consistency_per_step(tmp_path / "c.png", {ACID: np.ones(5)})
 
 
 def test_inferred_against_found_shows_a_dot_for_each(tmp_path):
@@ -95,16 +99,28 @@ def test_steps_that_are_not_followed_are_marked(tmp_path):
 
 
 def test_vector_formats_follow_the_ending(tmp_path):
-    lambda_sweep(tmp_path / "x.svg", [0.1], [HALF])
+    lambda_sweep(tmp_path / "x.svg", [0.1], [HALF], condition=ACID)
     assert "<svg" in (tmp_path / "x.svg").read_text()
 
 
-def test_conditions_have_colours_of_their_own():
-    assert len(set(COLOURS.values())) == len(COLOURS)
-    assert colour("some task") == colour("some task")
+def test_a_plain_name_is_shown_as_it_is_and_always_in_the_same_colour():
+    assert look("some task").label == "some task"
+    assert look("some task") == look("some task")
+    assert look(ACID) is ACID
+    assert len({look(name).colour for name in ("abcd"[k] for k in range(4))}) == 4
+
+
+def test_a_curve_that_ends_early_goes_on_as_a_level_line(tmp_path):
+    long, short = [Measured(v, v, v) for v in (3.0, 2.0, 1.0, 1.0)], [Measured(v, v, v) for v in (3.0, 2.0, 1.0)]
+    for name, curve in (("a", long), ("b", short)):
+        panels = {"rope": {ORIGINAL: long, ACID: curve}}
+        error_over_steps(tmp_path / f"{name}.png", panels, error="m", step="pushes")
+    image = check(tmp_path / "a.png", (830, 600))
+    assert (image == check(tmp_path / "b.png", (830, 600))).all()
+    assert holds(image, ACID)
 
 
 def test_a_missing_matplotlib_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(AcidError, match=r"acid-planning\[report\]"):
-        lambda_sweep(tmp_path / "x.png", [0.1], [HALF])
+        lambda_sweep(tmp_path / "x.png", [0.1], [HALF], condition=ACID)

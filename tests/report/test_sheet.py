@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 
 from acid.errors import ShapeError
-from acid.report import SheetRow, sheet
+from acid.report import Look, SheetRow, sheet
 
 START = np.full((8, 10, 3), 40, np.uint8)
 GOAL = np.full((8, 10, 3), 250, np.uint8)
@@ -83,3 +83,12 @@ def test_marked_frames_have_a_red_box(tmp_path):
         assert (np.asarray(Image.open(tmp_path / "m.png")) == 90).all(2).sum() == 3 * 8 * 10 * 16  # nothing is covered
     with pytest.raises(ShapeError, match=r"marks \[3\] of 3 frames"):
         sheet(tmp_path / "m.png", [SheetRow("acid", "imagined", frames(3), marked=(3,))])
+
+
+def test_a_condition_is_shown_by_its_look(tmp_path):
+    row = SheetRow(Look("ACID", "#0072b2"), "executed", frames(2))
+    sheet(tmp_path / "l.png", [row, row], scale=4)
+    blue = (np.asarray(Image.open(tmp_path / "l.png")) == (0, 0x72, 0xB2)).all(2)
+    assert blue.sum() > 4 * 2 * 8 * 4  # the bar beside both rows, and the label
+    with pytest.raises(ShapeError, match="ACID executed has 1 notes for 2 frames"):
+        sheet(tmp_path / "l.png", [SheetRow(Look("ACID", "#0072b2"), "executed", frames(2), ["one"])])

@@ -33,6 +33,7 @@ def test_figures_are_drawn_at_the_lambda_chosen_on_other_episodes(tmp_path: Path
                 add(results, split, name, search, 0.1, 9 if split == "select" else 3)
                 add(results, split, name, search, 0.5, 2 if split == "select" else 8)
     add(results, "test", "noop", None, None, 0)
+    add(results, "test", "acid", SEARCHES[0], 0.0, 4)  # has no place on a logarithmic axis
     draw = figures.success_against_budget
     monkeypatch.setattr(figures, "success_against_budget", lambda *a, **k: (drawn.append(a[1]), draw(*a, **k)))
     paths = figures.draw_results(results, tmp_path / "figures")

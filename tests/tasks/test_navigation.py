@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from acid import tasks
-from acid.data.poses import STEP_SECONDS, to_local, to_world
+from acid.data.poses import STEP_SECONDS, displacements, integrate, to_local, to_world
 from acid.errors import ShapeError
 from acid.tasks.navigation import SPEED, TOLERANCE, YAW_RATE, Navigation, arc
 from acid.tasks.navigation_scene import HORIZONTAL_FIELD
@@ -181,12 +181,80 @@ def test_the_policy_avoids_varies_and_keeps_goals_in_view(task: Navigation) -> N
 def test_a_command_for_a_drivable_displacement_is_exact(task: Navigation) -> None:
     rng = np.random.default_rng(0)
     for command in rng.uniform([-0.5, -1.4], [2.0, 1.4], (20, 2)):
-        assert task.command_for(arc(*command, STEP_SECONDS)) == pytest.approx(command, abs=1e-5)
-    assert task.command_for(np.zeros(3)) == pytest.approx([0, 0])
-    assert task.command_for(np.array([0, 0, 0.2])) == pytest.approx([0, 0.8])  # turns on the spot
+        assert task.command(arc(*command, STEP_SECONDS)) == pytest.approx(command, abs=1e-5)
+    assert task.command(np.zeros(3)) == pytest.approx([0, 0])
+    assert task.command(np.array([0, 0, 0.2])) == pytest.approx([0, 0.8])  # turns on the spot
     low, high = task.action_bounds
-    assert (task.command_for(np.array([9.0, 5.0, 3.0])) <= high).all()
-    assert (task.command_for(np.array([-9.0, 5.0, -3.0])) >= low).all()
+    assert (task.command(np.array([9.0, 5.0, 3.0])) <= high).all()
+    assert (task.command(np.array([-9.0, 5.0, -3.0])) >= low).all()
+
+
+STRAIGHT = np.array([[1, 1.0, 0, 0], [1, 2, 0, 0], [1, 3, 0, 0]])  # states, from the origin of world 1 on
+
+
+def errors(task: Navigation, *plans: list[tuple[float, float, float]]) -> dict[str, np.ndarray]:
+    return task.plan_metrics(np.array([1.0, 0, 0, 0]), np.array(plans), STRAIGHT)
+
+
+def test_errors_of_paths_by_hand(task: Navigation) -> None:
+    found = errors(task, [(1, 0, 0)] * 3, [(1.3, -0.4, 0), (1, 0, 0), (1, 0, 0)], [(1.1, 0, 0)] * 3)
+    assert found["ate_m"] == pytest.approx([0, 0.5, np.sqrt((0.1**2 + 0.2**2 + 0.3**2) / 3)])  # no alignment helps
+    assert found["rpe_m"] == pytest.approx([0, 0, 0.1], abs=1e-12)  # the first step has no step before it
+    for name in ("ate", "rpe"):
+        assert found[f"{name}_waypoints"] == pytest.approx(4 * found[f"{name}_m"])
+    assert set(found) == {"ate_waypoints", "rpe_waypoints", "ate_m", "rpe_m"}
+    assert task.metric in found
+
+
+def test_errors_of_paths_are_of_places_and_not_of_headings(task: Navigation) -> None:
+    turned = [(1, 0, np.pi / 2), (0, -1, 0), (0, -1, -np.pi / 2)]  # looks left while it drives on
+    found = errors(task, turned)
+    assert found["ate_m"] == pytest.approx([0], abs=1e-12)
+    assert found["rpe_m"] == pytest.approx([0], abs=1e-12)
+
+
+def test_errors_do_not_depend_on_where_the_world_is_seen_from(task: Navigation) -> None:
+    rng = np.random.default_rng(0)
+    plans, driven = rng.normal(0, 0.2, (5, 8, 3)), rng.normal(0, 0.2, (8, 3))
+
+    def seen_from(start: np.ndarray) -> dict[str, np.ndarray]:
+        path = integrate(driven, start)[1:]
+        states = np.concatenate([np.ones((8, 1)), path], 1)
+        return task.plan_metrics(np.array([1.0, *start]), plans, states)
+
+    here, there = seen_from(np.zeros(3)), seen_from(np.array([3.0, -7, 2.5]))
+    for name, values in here.items():
+        assert values.shape == (5,)
+        assert there[name] == pytest.approx(values)
+
+
+def test_the_last_action_is_what_the_wheels_tell(task: Navigation) -> None:
+    state = start_state(task, 4)
+    task.advance(np.array([1.2, 0.4]))
+    told = task.last_action(np.stack([state, task.get_state()]))
+    assert told == pytest.approx(arc(1.2, 0.4, STEP_SECONDS))
+    assert task.command(told) == pytest.approx([1.2, 0.4], abs=1e-5)
+    assert task.last_action(state[None]) is None
+
+
+def test_driven_paths_are_driven_again(task: Navigation) -> None:
+    """What was driven, planned as displacements and carried out by commands, ends where it ended."""
+    poses, _, collisions = drive(task, 5, steps=8)
+    assert not collisions
+    state = np.array([5 % 3, *poses[0]])
+    task.set_state(state)
+    for step in displacements(poses):
+        task.advance(task.command(step))
+        assert task.events() == {"collided": False}
+    assert task.get_state()[1:3] == pytest.approx(poses[-1, :2], abs=1e-4)
+    states = np.concatenate([np.full((8, 1), 2.0), poses[1:]], 1)
+    assert task.plan_metrics(state, displacements(poses), states)["ate_m"] == pytest.approx(0, abs=1e-9)
+
+
+def test_standing_still_is_no_displacement(task: Navigation) -> None:
+    state = start_state(task, 6)
+    task.advance(task.command(task.idle_action))
+    assert (task.get_state() == state).all()
 
 
 def test_success_is_being_near_the_goal_in_its_world(task: Navigation) -> None:

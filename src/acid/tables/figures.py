@@ -32,7 +32,10 @@ def draw_results(results: Path, out: Path) -> list[Path]:
         paths.append(_draw_budgets(cell, lambdas, out / f"{task}-{model}-budget.png"))
         searches = {s.search for s in cell if s.condition == "acid" and s.search is not None}
         for search in sorted(searches, key=lambda spec: spec.budget):
-            sweep = sorted((s for s in cell if (s.search, s.condition) == (search, "acid")), key=lambda s: s.lam or 0)
+            runs = [
+                s for s in cell if (s.search, s.condition) == (search, "acid") and s.lam
+            ]  # 0 has no place on the axis
+            sweep = sorted(runs, key=lambda s: s.lam or 0)
             if len(sweep) > 1:
                 reference = next((s for s in cell if (s.search, s.condition) == (search, BASELINE)), None)
                 paths.append(_draw_sweep(sweep, reference, out / f"{task}-{model}-{search.label}-lambda.png"))
