@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 import torch
 import training_toys as toys
+from PIL import Image
 from training_toys import SMALL, Difference, Patches, small
 
 from acid import checkpoint, models
@@ -171,3 +174,19 @@ def test_a_frameskip_that_nwm_cannot_see_is_refused(drives: Path, tmp_path: Path
     fit(small("tokenizer", "nwm", frameskip=2), drives, tmp_path)
     with pytest.raises(SettingError, match="sees every frame; its frameskip is 1, not 2"):
         fit(small("model", "nwm", frameskip=2), drives, tmp_path)
+
+
+def test_a_folder_of_recons_trajectories_is_imported_once(tmp_path: Path, difference: Difference) -> None:
+    random, folder = np.random.default_rng(0), tmp_path / "recon"
+    folder.mkdir()
+    picture = io.BytesIO()
+    Image.fromarray(random.integers(256, size=(24, 32, 3), dtype=np.uint8)).save(picture, "png")
+    for number in range(6):
+        with h5py.File(folder / f"{number}.hdf5", "w") as file:
+            file["images/rgb_left"] = np.array([picture.getvalue()] * 14, dtype=np.bytes_)
+            file["jackal/position"] = random.normal(size=(14, 3)).cumsum(0)
+            file["jackal/yaw"] = random.normal(size=14)
+    for part in ("tokenizer", "model", "verifier"):
+        fit(small(part, "nwm"), folder, tmp_path / "cell", task="navigation")
+    assert Episodes(tmp_path / "recon.16px.h5").shape("pixels") == (16, 16, 3)
+    assert checkpoint.load(tmp_path / "cell" / "verifier").metadata["data"]["format"] == "recon"
