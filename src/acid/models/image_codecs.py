@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from acid.errors import CheckpointError, ShapeError, look_up
-from acid.models.patch_encoders import EncoderError, digest
+from acid.models.patch_encoders import digest, from_transformers
 
 
 @dataclass(frozen=True)
@@ -105,20 +105,9 @@ class _VQGAN16(nn.Module):
 
 
 def _vqgan16(config: CodecConfig) -> ImageCodec:
-    try:
-        from transformers import JanusVQVAE
-    except ImportError as error:
-        raise EncoderError(
-            f"the codec {config.name!r} needs transformers; run: pip install 'acid-planning[dinov2]'"
-        ) from error
     how = "save a JanusVQVAE of transformers (a VQGAN of stride 16) to a folder and name it as `source`"
-    if config.source is None:
-        raise EncoderError(f"the codec {config.name!r} is not downloaded by itself: {how}")
     grid = config.image_size // _VQGAN16.stride
-    try:
-        model = JanusVQVAE.from_pretrained(config.source, num_patches=grid, local_files_only=True, use_safetensors=True)
-    except (OSError, ValueError) as error:
-        raise EncoderError(f"no weights of {config.name!r} at {config.source!r}: {how}") from error
+    model = from_transformers("JanusVQVAE", config.name, config.source, how, num_patches=grid)
     return ImageCodec(config, _VQGAN16(model), size=model.config.num_embeddings, grid=grid)
 
 

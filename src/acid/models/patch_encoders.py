@@ -11,6 +11,7 @@ import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -145,78 +146,59 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-class _DinoV2(nn.Module):
-    """A transformers model with its normalised patch tokens laid out as a map [M, C, h, w]."""
-
-    patch = 14
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, images: Tensor) -> Tensor:
-        height, width = (side // self.patch for side in images.shape[2:])
-        tokens = self.model(pixel_values=images).last_hidden_state[:, 1:]  # without the class token
-        return tokens.transpose(1, 2).unflatten(2, (height, width))
-
-
-def _dinov2(config: PatchEncoderConfig) -> PatchEncoder:
+def from_transformers(cls: str, name: str, source: str | None, how: str, **options: Any) -> Any:
+    """A model of transformers from a folder or from its local cache; `how` tells where to get what is not there."""
     try:
-        from transformers import Dinov2Model
-    except ImportError as error:
+        import transformers
+
+        found = getattr(transformers, cls)
+    except (ImportError, AttributeError) as error:
         raise EncoderError(
-            f"the encoder {config.name!r} needs transformers; run: pip install 'acid-planning[dinov2]'"
+            f"{name!r} needs the {cls} of transformers; run: pip install 'acid-planning[dinov2]'"
         ) from error
-    how = "fetch it once with `hf download facebook/dinov2-small --local-dir FOLDER` and name that folder as `source`"
-    if config.source is None:
-        raise EncoderError(f"the encoder {config.name!r} is not downloaded by itself: {how}")
+    if source is None:
+        raise EncoderError(f"{name!r} is not downloaded by itself: {how}")
     try:
-        model = Dinov2Model.from_pretrained(config.source, local_files_only=True, use_safetensors=True)
+        return found.from_pretrained(source, local_files_only=True, use_safetensors=True, **options)
     except (OSError, ValueError) as error:
-        raise EncoderError(f"no weights of {config.name!r} at {config.source!r}: {how}") from error
-    return PatchEncoder(config, _DinoV2(model))
+        raise EncoderError(f"no weights of {name!r} at {source!r}: {how}") from error
 
 
-class _DinoV3(nn.Module):
-    """A transformers model with its normalised patch tokens laid out as a map [M, C, h, w]."""
+class _Dino(nn.Module):
+    """A vision transformer of transformers with its normalised patch tokens laid out as a map [M, C, h, w].
 
-    patch = 16
+    Images are in −1..1; `imagenet` is for networks that were trained to see them by ImageNet's mean and deviation.
+    """
+
     mean: Tensor
     std: Tensor
 
-    def __init__(self, model: nn.Module, *, registers: int) -> None:
+    def __init__(self, model: Any, *, patch: int, registers: int = 0, imagenet: bool = False) -> None:
         super().__init__()
         self.model = model
-        self.registers = registers
+        self.patch, self.skipped, self.imagenet = patch, 1 + registers, imagenet  # without class token and registers
         self.register_buffer("mean", torch.tensor(_IMAGENET_MEAN).view(3, 1, 1), persistent=False)
         self.register_buffer("std", torch.tensor(_IMAGENET_STD).view(3, 1, 1), persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Images in −1..1, which it was trained to see by ImageNet's mean and deviation."""
         height, width = (side // self.patch for side in images.shape[2:])
-        seen = self.model(pixel_values=(images / 2 + 0.5 - self.mean) / self.std).last_hidden_state
-        tokens = seen[:, 1 + self.registers :]  # without the class token and the registers
+        seen = (images / 2 + 0.5 - self.mean) / self.std if self.imagenet else images
+        tokens = self.model(pixel_values=seen).last_hidden_state[:, self.skipped :]
         return tokens.transpose(1, 2).unflatten(2, (height, width))
 
 
+def _dinov2(config: PatchEncoderConfig) -> PatchEncoder:
+    how = "fetch it once with `hf download facebook/dinov2-small --local-dir FOLDER` and name that folder as `source`"
+    return PatchEncoder(config, _Dino(from_transformers("Dinov2Model", config.name, config.source, how), patch=14))
+
+
 def _dinov3(config: PatchEncoderConfig) -> PatchEncoder:
-    try:
-        from transformers import DINOv3ViTModel
-    except ImportError as error:
-        raise EncoderError(
-            f"the encoder {config.name!r} needs transformers 4.56 or later; run: pip install 'acid-planning[dinov2]'"
-        ) from error
     how = (
         "fetch it once with `hf download facebook/dinov3-vitb16-pretrain-lvd1689m --local-dir FOLDER` (its licence "
         "must be accepted first) and name that folder as `source`"
     )
-    if config.source is None:
-        raise EncoderError(f"the encoder {config.name!r} is not downloaded by itself: {how}")
-    try:
-        model = DINOv3ViTModel.from_pretrained(config.source, local_files_only=True, use_safetensors=True)
-    except (OSError, ValueError) as error:
-        raise EncoderError(f"no weights of {config.name!r} at {config.source!r}: {how}") from error
-    return PatchEncoder(config, _DinoV3(model, registers=model.config.num_register_tokens))
+    model = from_transformers("DINOv3ViTModel", config.name, config.source, how)
+    return PatchEncoder(config, _Dino(model, patch=16, registers=model.config.num_register_tokens, imagenet=True))
 
 
 ENCODERS: dict[str, Callable[[PatchEncoderConfig], PatchEncoder]] = {
