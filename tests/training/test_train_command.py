@@ -80,6 +80,7 @@ def test_any_number_can_be_set(blobs: Path, tmp_path: Path, capsys: pytest.Captu
         (["model", "lewm", "--seed=1", "--seed", "2"], r"--loop\.seed \(or --seed\) is given twice"),
         (["model", "lewm", "--scale", "lite", "--scale", "paper"], "--scale is given twice"),
         (["model", "lewm", "--epochs", "1", "--steps", "5"], "--epochs and --steps both say how long to train"),
+        (["--task", "reacher", "model", "lewm"], "say first what to train, `acid train PART MODEL ...`, not '--task'"),
         (["modell", "lewm"], "unknown part of a cell 'modell'; did you mean 'model'"),
         (["model", "lewn"], "unknown world model 'lewn'; did you mean 'lewm'"),
         (["model", "lewm", "--scale", "light"], "unknown scale 'light'"),

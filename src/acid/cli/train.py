@@ -79,10 +79,11 @@ def train_command(arguments: list[str]) -> None:
     from acid import models, training
 
     about = f"{Train.__doc__}\n\nParts: {', '.join(training.PARTS)}.\nModels: {', '.join(models.KINDS)}.\n"
-    if not arguments or arguments[0].startswith("-"):
+    if not arguments or arguments[0] in ("-h", "--help"):
         about += "`acid train PART MODEL --help` lists every setting of a recipe."
-        tyro.cli(Train, prog="acid train", description=about, args=arguments)
-        return
+        tyro.cli(Train, prog="acid train", description=about, args=arguments)  # ends here, with help or what is missing
+    if arguments[0].startswith("-"):
+        raise AcidError(f"say first what to train, `acid train PART MODEL ...`, not {arguments[0]!r}")
     part, *rest = arguments
     model = rest.pop(0) if rest and not rest[0].startswith("-") else "lewm"
     rest = _long_forms(rest)
