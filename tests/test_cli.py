@@ -1,44 +1,50 @@
-"""The command line: help that helps, errors in one line, results as JSON."""
+"""The command line: help that helps, errors in one line, and every command from a clean checkout."""
+
+from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from fake_rows import keep, row
 
 from acid import cli
+from acid.evaluation import Cell, condition, read_rows
+from acid.evaluation.cells import ASSETS
+from acid.tables import TABLES
+
+COMMANDS = ("demo", "plan", "collect", "import", "convert", "train", "eval", "results", "reproduce", "diagnose", "card")
+TINY = ["--samples", "6", "--iterations", "2", "--elites", "2", "--horizon", "2"]
 
 
-def test_every_command_has_help(capsys):
-    for command in ("demo", "collect", "train", "plan", "eval", "results"):
-        with pytest.raises(SystemExit) as stopped:
-            cli.main([command, "--help"])
-        assert stopped.value.code == 0
-        assert "usage: acid " + command in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["collect", "recher"], "unknown task 'recher'; did you mean 'reacher'?"),
-        (
-            ["eval", "reacher", "--model", "lewn"],
-            "no weights are shipped for 'reacher/lewn'; pass a folder; did you mean 'reacher/lewm'",
-        ),
-        (["eval", "--method", "cen"], "unknown search method 'cen'; did you mean 'cem'"),
-        (["eval", "--conditions", "orginal"], "unknown condition 'orginal'; did you mean 'original'"),
-        (["results", "nowhere"], "nowhere"),
-        (["train", "model", "--data", "nowhere.h5"], "nowhere.h5"),
-        (["plan", "--folder", "nowhere"], "nowhere"),
-    ],
-)
-def test_mistakes_are_answered_in_one_line(arguments, message, capsys):
+def printed_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     with pytest.raises(SystemExit) as stopped:
-        cli.main(arguments)
-    assert stopped.value.code == 1
-    error = capsys.readouterr().err
-    assert message in error
-    assert "Traceback" not in error
+        cli.main([*arguments, "--help"])
+    assert stopped.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_help_names_every_command(capsys):
+    text = printed_help([], capsys)
+    for command in COMMANDS:
+        assert f"• {command} " in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str, capsys):
+    assert "usage: acid " + command in printed_help([command], capsys)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_table_has_help_and_only_the_options_that_it_honours(name: str, capsys):
+    text = printed_help(["reproduce", name], capsys)
+    studies = TABLES[name].studies
+    assert ("--tasks" in text) == (len({study.task for study in studies}) > 1)
+    assert ("--models" in text) == (len({study.model for study in studies}) > 1)
+    assert "--choose" in text
 
 
 def test_the_installed_command_runs():
@@ -47,29 +53,173 @@ def test_the_installed_command_runs():
     assert "Original on the same episodes" in done.stdout
 
 
-def test_results_as_json(tmp_path, capsys):
-    rows = tmp_path / "reacher" / "lewm" / "test"
-    rows.mkdir(parents=True)
-    shared = {
-        **{"task": "reacher", "model": "lewm", "search": "cem-n30-j30-k3", "split": "test", "seed": 0},
-        **{"metric": "success", "higher_is_better": True, "final_error": 0.1, "plan_seconds": 0.2},
-        **{"checkpoints": {}, "goal_offset": 25, "budget": 50, "solved_at_start": False},
-    }
-    for condition, lam, wins in (("original", None, 3), ("acid", 0.5, 7)):
-        lines = [
-            json.dumps(
-                shared | {"condition": condition, "lambda": lam, "instance": f"i{k}", "draw": k, "success": k < wins}
-            )
-            + "\n"
-            for k in range(10)
-        ]
-        (rows / f"{condition}.jsonl").write_text("".join(lines))
+MISTAKES = {
+    "collect recher": "unknown task 'recher'; did you mean 'reacher'?",
+    "eval recher": "no weights are shipped for the task 'recher': pass --model and --folder; did you mean 'reacher'?",
+    "eval reacher --model lewn": "no weights are shipped for 'reacher/lewn'; pass --folder; did you mean 'reacher/lewm",
+    "eval --method cen": "unknown search method 'cen'; did you mean 'cem'",
+    "eval --conditions orginal": "unknown condition 'orginal'; did you mean 'original'",
+    "eval --conditions best": "the condition 'best' does not apply to reacher with lewm",
+    "eval --conditions prior": "'prior' chooses from a pool: it needs a CEM with 1 iteration",
+    "eval --conditions original --lambdas 0.1": "none of these conditions has a weight: leave --lambdas out",
+    "eval --method mppi --elites 3": "the search 'mppi' has no elites; leave it out",
+    "eval --candidates arc --conditions original --episodes 1": "unknown family of candidates 'arc'; known: 'free'",
+    "eval --batch 0 --conditions noop": "a batch must have at least 1 episode, got 0",
+    "eval --processes 0": "processes must be at least 1, got 0",
+    "eval --episodes 100000": "holds fewer than the 100000 instances asked for",
+    "eval --seed 7": "was drawn with seed 0, not 7",
+    "eval --device tpu": "tpu",
+    "results nowhere": "no results: nowhere is not a folder",
+    "train model lewm --data nowhere.h5": "nowhere.h5",
+    "plan --folder nowhere": "nowhere is not the folder of a cell: it has no subfolder 'model'",
+    "plan --problem -1": "problems are counted from 0, got -1",
+    "demo rope --model lewm": "no weights are shipped for 'rope/lewm'",
+    "demo --episodes 0": "episodes must be at least 1, got 0",
+    "diagnose --problems 0": "episodes must be at least 1, got 0",
+    "reproduce planning --tasks recher": "unknown task of the table planning 'recher'; did you mean 'reacher'",
+    "reproduce planning --folder nowhere": "there are no cells of this table below nowhere",
+    "card reacher --folder nowhere": "nowhere is not the folder of a cell: it has no subfolder 'model'",
+}
+
+
+@pytest.mark.parametrize("arguments", MISTAKES)
+def test_mistakes_are_answered_in_one_line(arguments: str, capsys, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(arguments.split())
+    assert stopped.value.code == 1
+    error = capsys.readouterr().err
+    assert MISTAKES[arguments] in error
+    assert len([line for line in error.splitlines() if line.startswith("acid: ")]) == 1
+    assert "Traceback" not in error
+    assert list(tmp_path.rglob("*.jsonl")) == []
+
+
+def test_an_unknown_table_is_refused_by_the_parser(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["reproduce", "planing"])
+    assert stopped.value.code == 2
+    assert "planning" in capsys.readouterr().err
+
+
+def test_stopping_tells_that_the_same_command_continues(capsys, monkeypatch: pytest.MonkeyPatch):
+    from acid.cli.evaluate import Results
+
+    def stop(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Results, "run", stop)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["results"])
+    assert stopped.value.code == 130
+    assert "the same command continues" in capsys.readouterr().err
+
+
+def test_eval_plays_compares_and_resumes(tmp_path: Path, capsys):
+    command = ["eval", "reacher", *TINY, "--episodes", "2", "--processes", "1", "--results", str(tmp_path)]
+    cli.main(command)
+    text = capsys.readouterr().out
+    usual = ("original", "acid", "control", "policy", "random", "noop")
+    for name in usual:
+        assert f"| {name} " in text
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")}
+    rows = read_rows(files)
+    assert {row.condition for row in rows} == set(usual)
+    assert len({row.instance for row in rows}) == 2
+    assert {row.lam for row in rows if row.condition == "acid"} == {0.2}  # the chosen one
+    cli.main(command)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")} == files
+    assert capsys.readouterr().out == text
+
+
+def test_eval_on_select_chooses_a_lambda_for_the_user(tmp_path: Path, capsys):
+    shared = ["reacher", *TINY, "--processes", "1", "--results", str(tmp_path)]
+    lambdas = ["--conditions", "acid", "--lambdas", "0.1", "0.7"]
+    cli.main(["eval", *shared, *lambdas, "--episodes", "1", "--split", "select"])
+    assert "chose λ = " in capsys.readouterr().out
+    chosen = Cell("reacher", "lewm", user=tmp_path).chosen_lambda(condition("acid"))
+    assert chosen in (0.1, 0.7)
+    cli.main(["plan", "reacher", *TINY, "--results", str(tmp_path)])
+    assert f"ACID, λ {chosen:g}" in capsys.readouterr().out
+
+
+def test_eval_of_a_tiny_navigation(navigation_folder: Path, tmp_path: Path, capsys):
+    sizes = ["--samples", "6", "--elites", "2", "--candidates", "line"]
+    where = ["navigation", "--model", "nwm", "--folder", str(navigation_folder), "--results", str(tmp_path)]
+    cli.main(["eval", *where, *sizes, "--episodes", "2", "--processes", "1"])
+    text = capsys.readouterr().out
+    for name in ("original", "acid", "turn", "prior", "best"):
+        assert f"| {name} " in text
+    assert "cem-n6-j1-k2-line-r3" in text
+
+
+def test_plan_shows_a_plan_and_draws_it(tmp_path: Path, capsys):
+    out = tmp_path / "plan.png"
+    cli.main(["plan", *TINY, "--problem", "1", "--lam", "0", "--out", str(out), "--results", str(tmp_path)])
+    printed = capsys.readouterr().out
+    assert "problem 1" in printed
+    assert "Original" in printed
+    assert out.stat().st_size > 1000
+
+
+def test_diagnose_prints_a_table_or_json(capsys, monkeypatch: pytest.MonkeyPatch):
+    from acid.views import diagnosis
+
+    monkeypatch.setattr(diagnosis, "CANDIDATES", 3)
+    monkeypatch.setattr(diagnosis, "SMALL", {"samples": 6, "iterations": 2, "elites": 2})
+    cli.main(["diagnose", "reacher", "--problems", "1", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert len(told["problems"]) == 1
+    cli.main(["diagnose", "reacher", "--problems", "1"])
+    assert "| rank correlation: goal cost, true final error" in capsys.readouterr().out
+
+
+def test_reproduce_writes_a_table_of_the_rows_that_are_there(tmp_path: Path, capsys):
+    for name in ("original", "acid"):
+        for path in (ASSETS.parents[2] / "results" / "reacher" / "lewm" / "test").glob(f"{name}_cem-n300*"):
+            (tmp_path / "reacher" / "lewm" / "test").mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, tmp_path / "reacher" / "lewm" / "test")
+    cli.main(["reproduce", "planning", "--no-evaluate", "--results", str(tmp_path), "--tasks", "reacher"])
+    text = capsys.readouterr().out
+    assert "| lewm  | reacher | acid " in text
+    assert "left out, not evaluated yet: pldm on reacher" in text
+    assert (tmp_path / "planning.md").read_text() == text
+    assert json.loads((tmp_path / "planning.json").read_text())["lines"]
+
+
+def test_results_as_a_table_as_json_and_as_figures(tmp_path: Path, capsys):
+    for name, lam, wins in (("original", None, 3), ("acid", 0.5, 7)):
+        for split in ("test", "select"):
+            rows = [row(k, condition=name, lam=lam, split=split, success=k < wins) for k in range(10)]
+            keep(tmp_path / "line" / "m" / split / f"{name}.jsonl", rows)
     cli.main(["results", str(tmp_path), "--json"])
     found = {entry["condition"]: entry for entry in json.loads(capsys.readouterr().out)}
-    wanted = "task model condition search metric higher_is_better n mean low high"
-    wanted += " difference difference_low difference_high p"
-    assert set(wanted.split()) <= found["acid"].keys()
     assert found["acid"]["mean"] == pytest.approx(0.7)
-    assert found["acid"]["difference"] == pytest.approx(0.4)
-    cli.main(["results", str(tmp_path)])
-    assert "original" in capsys.readouterr().out
+    assert found["acid"]["comparison"]["difference"] == pytest.approx(0.4)
+    assert found["acid"]["search"]["samples"] == 300
+    cli.main(["results", str(tmp_path), "--metric", "final_error", "--figures", str(tmp_path / "figures")])
+    shown = capsys.readouterr()
+    assert "final_error 0.250" in shown.out
+    assert "line-m-budget.png" in shown.err
+
+
+def test_card_is_written_for_the_user(tmp_path: Path, capsys):
+    cli.main(["card", "reacher", "--results", str(tmp_path)])
+    assert capsys.readouterr().out == f"wrote {tmp_path / 'reacher' / 'lewm' / 'README.md'}\n"
+
+
+def test_the_commands_on_every_card_are_understood(monkeypatch: pytest.MonkeyPatch):
+    """What a card says made a cell can be typed again."""
+    from acid.cli.train import Train
+
+    asked = []
+    monkeypatch.setattr(Train, "train", lambda self, recipe: asked.append((self.part, self.model, self.task, recipe)))
+    cards = sorted(ASSETS.glob("*/*/README.md"))
+    for card in cards:
+        for line in card.read_text().splitlines():
+            if line.startswith("acid train "):
+                cli.main(line.split()[1:])
+                part, model, task, _ = asked[-1]
+                assert (task, model) == card.parts[-3:-1]
+                assert (card.parent / part).is_dir()
+    assert len(asked) > 3 * len(cards) - 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from acid import checkpoint
-from acid.errors import AcidError
+from acid.errors import AcidError, CheckpointError
 from acid.evaluation import Cell, shipped
 from acid.evaluation.cells import ASSETS
 from acid.views.card import CARD, write_card
@@ -62,3 +62,19 @@ def test_models_that_were_not_trained_here_have_no_card(tmp_path: Path):
     (own / "model" / "config.json").write_text(json.dumps(content))
     with pytest.raises(AcidError, match="does not tell how it was trained: cards are for models trained here"):
         write_card(Cell("reacher", "lewm", own))
+
+
+def test_nothing_is_written_for_a_cell_that_is_not_there(tmp_path: Path):
+    with pytest.raises(CheckpointError, match=r"no checkpoint folder at .*model"):
+        write_card(Cell("reacher", "lewm", tmp_path / "nowhere"))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_probe_is_kept_beside_the_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    from acid.views import card
+
+    monkeypatch.setattr(card, "probe", lambda model, data, task: {"mood": 0.25})
+    cell = Cell("reacher", "lewm", user=tmp_path)
+    written = write_card(cell, data=tmp_path / "data.h5", out=tmp_path / "out").read_text()
+    assert "| linear probe of mood, R² | 0.250 |" in written
+    assert write_card(cell, out=tmp_path / "out").read_text() == written  # the last probe is kept

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from acid.errors import AcidError
+from acid.errors import AcidError, did_you_mean
 
 if TYPE_CHECKING:
     from acid.evaluation import Cell, SearchSpec
@@ -53,7 +53,10 @@ class Where:
 
         known = [model for task, model in (name.split("/") for name in shipped()) if task == self.task]
         if self.model is None and not known:
-            raise AcidError(f"no weights are shipped for the task {self.task!r}: pass --model and --folder")
+            close = did_you_mean(self.task, {name.split("/")[0] for name in shipped()})
+            raise AcidError(f"no weights are shipped for the task {self.task!r}: pass --model and --folder{close}")
+        if self.folder is not None and not (self.folder / "model").is_dir():
+            raise AcidError(f"{self.folder} is not the folder of a cell: it has no subfolder 'model'")
         return Cell(self.task, self.model or known[0], self.folder, self.results)
 
 

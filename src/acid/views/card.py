@@ -46,17 +46,21 @@ def write_card(cell: Cell, data: Path | None = None, out: Path | None = None) ->
     By default it goes to the cell's folder, or to the user's for a cell that is shipped.
     """
     folder = out or (cell.user / cell.task / cell.model if cell.folder is None else cell.root)
+    known = next((f / PROBE for f in (folder, cell.root) if (f / PROBE).exists()), None)
+    probes = {} if known is None else json.loads(known.read_text())
+    if data is not None:
+        probes = probe(cell.root / "model", data, cell.task)
+    text = "\n".join(_lines(cell, probes)) + "\n"
     folder.mkdir(parents=True, exist_ok=True)
     if data is not None:
-        (folder / PROBE).write_text(json.dumps(probe(cell.root / "model", data, cell.task), indent=2) + "\n")
-    known = next((f / PROBE for f in (folder, cell.root) if (f / PROBE).exists()), None)
+        (folder / PROBE).write_text(json.dumps(probes, indent=2) + "\n")
     path = folder / CARD
-    path.write_text("\n".join(_lines(cell, {} if known is None else json.loads(known.read_text()))) + "\n")
+    path.write_text(text)
     return path
 
 
 def _lines(cell: Cell, probes: Mapping[str, float]) -> list[str]:
-    stored = {part: cell.stored(part) for part in PARTS if cell.has(part)}
+    stored = {part: cell.stored(part) for part in PARTS if cell.has(part) or part == "model"}
     model = stored["model"].metadata
     if "collection" not in model.get("data", {}):
         raise AcidError(f"{cell.root / 'model'} does not tell how it was trained: cards are for models trained here")
