@@ -9,15 +9,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "acid"
 
 FOUNDATION = {"types", "errors", "device"}
 NETWORKS = FOUNDATION | {"nn", "checkpoint", "loop"}
 LIBRARY = NETWORKS | {"planning", "verifier", "models", "data", "tasks", "training", "evaluation", "report"}
+UPPER = {"evaluation", "report", "planning", "tasks"}  # what tables and views are made of
 
 # A room is a folder or a file directly below src/acid. It may import itself and the rooms listed here.
 MAY_IMPORT = {
-    "acid": FOUNDATION | {"planning", "verifier"},  # the front door, acid/__init__.py
+    "acid": FOUNDATION | {"planning", "verifier", "evaluation"},  # the front door, acid/__init__.py; the last is lazy
     "errors": set(),
     "types": {"errors"},
     "device": {"errors"},
@@ -30,11 +33,12 @@ MAY_IMPORT = {
     "data": FOUNDATION,
     "tasks": FOUNDATION | {"data"},
     "training": NETWORKS | {"models", "verifier", "data", "tasks"},
-    "evaluation": FOUNDATION | {"planning", "tasks", "data", "checkpoint"},
+    "evaluation": FOUNDATION | {"planning", "tasks", "data", "checkpoint", "models", "verifier", "nn", "report"},
     "report": {"errors"},
-    "experiments": LIBRARY,
+    "views": FOUNDATION | UPPER | {"training", "checkpoint"},
+    "tables": FOUNDATION | UPPER | {"views", "data", "nn"},
     "integrations": LIBRARY,
-    "cli": LIBRARY | {"experiments", "integrations"},
+    "cli": LIBRARY | {"tables", "views", "integrations"},
 }
 
 # What the core may import from outside the standard library. Other rooms bring the packages of their extras.
@@ -160,3 +164,27 @@ def test_every_name_of_the_front_door_is_there() -> None:
     import acid
 
     assert [name for name in acid.__all__ if not hasattr(acid, name)] == []
+    with pytest.raises(AttributeError, match="no attribute 'evaluation_of_everything'"):
+        _ = acid.evaluation_of_everything  # type: ignore[attr-defined]
+
+
+def test_the_front_door_opens_evaluation_only_when_asked() -> None:
+    code = (
+        "import sys, acid\n"
+        "before = [name for name in sys.modules if name.startswith('acid.evaluation')]\n"
+        "from acid.evaluation import evaluate\n"
+        "print(before, acid.evaluate is evaluate)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told == "[] True\n"
+
+
+def test_a_missing_package_of_evaluation_is_named() -> None:
+    code = (
+        "import sys; sys.modules['scipy'] = None\n"
+        "import acid\n"
+        "try: acid.evaluate\n"
+        "except acid.errors.AcidError as error: print(error)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told == "acid.evaluate needs the package 'scipy'; run: pip install 'acid-planning[evaluation]'\n"
