@@ -20,11 +20,12 @@ import torch
 from torch import Tensor
 
 from acid import models
+from acid.data.poses import SCALER
 from acid.models import NavigationWorldModel
 from acid.models.compact import CompactTokenizer, lite
 from acid.nn.lpips import load_lpips
-from acid.planning import ActionConsistency, DecodedDistance
-from acid.training.navigation import EULER_STEPS, SCALER, VERIFIER_RECIPES, verifier_units
+from acid.planning import ActionConsistency, DecodedDistance, VerifierView
+from acid.training import recipe
 from acid.types import Trajectory
 from acid.verifier import Verifier
 from acid.verifier.flow import FlowConfig
@@ -55,9 +56,9 @@ def load(folder: Path | None) -> tuple[NavigationWorldModel, Verifier]:
         return cast(NavigationWorldModel, models.load(folder / "model")), Verifier.load(folder / "verifier")
     torch.manual_seed(0)
     model = cast(NavigationWorldModel, models.build("nwm", "lite", SCALER, tokenizer=CompactTokenizer(lite()).eval()))
-    recipe = VERIFIER_RECIPES["lite"]
+    settings = recipe("verifier", "nwm")
     tokens, size = model.tokenizer.features(torch.zeros(1, 16, 6)).shape[1:]
-    config = FlowConfig(size, tokens, 3, recipe.size, steps=EULER_STEPS, channels=recipe.channels)
+    config = FlowConfig(size, tokens, 3, settings.network, steps=settings.euler_steps, channels=settings.channels)
     return model.eval(), Verifier(config, SCALER).ready()
 
 
@@ -69,8 +70,9 @@ def measure(
     start = model.encode(frames)
     actions = 0.05 * torch.randn(1, samples, HORIZON, 3, generator=torch.Generator().manual_seed(1))
     assert verifier.scaler is not None
-    units = verifier_units(model.scaler, verifier.scaler)
-    consistency = ActionConsistency(verifier, features=model.tokenizer.features, units=units)
+    ours, theirs = model.scaler, verifier.scaler
+    view = VerifierView(verifier, model.tokenizer.features, lambda a: theirs.normalise(ours.denormalise(a)))
+    consistency = ActionConsistency(view)
     goal = DecodedDistance(model.decode, load_lpips())
 
     def roll_out() -> Tensor:

@@ -19,13 +19,14 @@ from torch import Tensor
 
 from acid.models import dinowm
 from acid.models.dinowm import TokenDynamics
-from acid.training.inverse import CHANNELS
+from acid.training import recipe
 from acid.verifier import LITE, PAPER, FlowConfig
 from acid.verifier.flow import ActionFlow
 
 ACTION = 4
 TOKENS = {"lite": 36, "paper": 196}
 SIZES = {"lite": LITE, "paper": PAPER}
+CHANNELS = recipe("verifier", "dinowm").channels
 READINGS = {"tokens": {}, "merged": {"merge": True}, "convolutions": {"channels": CHANNELS}}
 
 

@@ -83,10 +83,6 @@ class Navigation(Task):
         """What the robot would see from a pose (x, y, yaw) of any world, uint8 [size, size, 3]; the state stays."""
         return square_frame(self._picture(world, pose), self.size)
 
-    def camera_image(self) -> np.ndarray:
-        """The 4:3 picture from which `render` makes its frame, uint8 [1.5 size, 2 size, 3] (rounded up)."""
-        return self._picture(self._world, self._pose)
-
     def _picture(self, world: int, pose: np.ndarray) -> np.ndarray:
         if world not in self._scenes:
             if len(self._scenes) >= _OPEN_SCENES:
