@@ -61,8 +61,16 @@ def test_a_killed_run_ends_with_the_same_weights(tmp_path, ema):
     assert steps == [5, 10, 15, 20]
 
 
+@pytest.fixture
+def listening():
+    """Ctrl-C counts, also where the tests were started in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("ema", [None, 0.9])
-def test_ctrl_c_waits_for_the_step_and_saves_it(tmp_path, ema):
+def test_ctrl_c_waits_for_the_step_and_saves_it(tmp_path, ema, listening):
     config = replace(CONFIG, ema=ema, save_every=1000)
     whole = fit(tmp_path / "whole", config)
     module, random_state = build(), torch.get_rng_state()
