@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-FEW = 6  # keys up to which it is faster on a CPU to write attention out than to call a fused kernel
+FEW = 6  # number of keys up to which this is faster on a CPU than a fused kernel
 
 
 def attend_few(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
     """Queries [..., width] over a short list of keys and values that broadcast against them, to [..., width].
 
-    Written out, because with so few keys a fused kernel spends its time on preparation.
+    Written out, because with so few keys a fused kernel spends most of its time on overhead.
     """
     if len(keys) == 1:
         return values[0].expand(torch.broadcast_shapes(query.shape, values[0].shape))

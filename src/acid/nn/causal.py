@@ -1,7 +1,7 @@
 """A causal transformer over frames whose every token is conditioned on an action (AdaLN-zero).
 
 `forward` predicts all positions at once (training). `unroll` feeds predictions back in (planning): while the window
-grows it remembers keys and values, and what the newest token does not need is never computed.
+grows it keeps keys and values, and computes only what the newest token needs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Memory:
 
 
 class Attention(nn.Module):
-    """Attention after a layer norm, whose heads need not add up to the width."""
+    """Attention after a layer norm; the widths of the heads need not add up to the width."""
 
     def __init__(self, config: CausalConfig) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Attention(nn.Module):
         self.out = nn.Linear(inner, config.width)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Every token attends to itself and the ones before: [M, t, width] to [M, t, width]."""
+        """Every token attends to itself and to earlier ones: [M, t, width] to [M, t, width]."""
         return self.mix(*self.project(x), is_causal=True)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -59,20 +59,20 @@ class Attention(nn.Module):
         return q, k, v
 
     def mix(self, q: Tensor, k: Tensor, v: Tensor, *, is_causal: bool = False, mask: Tensor | None = None) -> Tensor:
-        """Queries over keys and values, all [M, heads, ·, head_width], to [M, t, width]; True in a mask is seen."""
+        """Queries over keys and values, all [M, heads, ·, head_width], to [M, t, width]; a mask is True where seen."""
         dropout = self.dropout if self.training else 0.0
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal, dropout_p=dropout)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
     def extend(self, x: Tensor, memory: _Memory, *, wanted: int) -> Tensor:
-        """New frames [t, M, width] join the memory; the last `wanted` of them attend: [wanted, M, width]."""
+        """Add new frames [t, M, width] to the memory; only the last `wanted` of them attend: [wanted, M, width]."""
         x = self.norm(x)
         weight_q, weight_kv = self.qkv.weight.split([self.inner, 2 * self.inner])
         keys, values = F.linear(x, weight_kv).unflatten(-1, (2, self.heads, -1)).unbind(2)
         memory.keys += keys
         memory.values += values
         first = len(memory.keys) - wanted  # of the frames that attend
-        alone = 1 if first == 0 else 0  # the very first frame sees only itself: its query does not matter
+        alone = 1 if first == 0 else 0  # the first frame sees only itself, so its query does not matter
         queries = F.linear(x[len(x) - wanted + alone :], weight_q).unflatten(-1, (self.heads, -1))
         mixed = [memory.values[0]] * alone + [
             attend_few(query, memory.keys[:seen], memory.values[:seen])
@@ -117,7 +117,7 @@ class Block(nn.Module):
     def update(
         self, x: Tensor, modulation: Tensor | None, attend: Callable[[Tensor], Tensor], wanted: int | None = None
     ) -> Tensor:
-        """Tokens after attention and MLP; of modulated ones `attend` may answer the last `wanted` alone."""
+        """Tokens after attention and MLP; `attend` may return only the last `wanted` of the modulated ones."""
         if modulation is None:
             x = x + self.drop(attend(x))
             return x + self.mlp(x)
@@ -159,7 +159,7 @@ class CausalTransformer(nn.Module):
         latents = [start]
         for t in range(conditions.shape[1]):
             new = 1
-            if t >= self.config.frames:  # the window slides, every token changes its position: nothing stays valid
+            if t >= self.config.frames:  # the window slides and every token changes its position: start over
                 new, memories = self.config.frames, [_Memory() for _ in self.blocks]
             feature = self._newest(torch.stack(latents[-new:]), [m[t + 1 - new : t + 1] for m in modulations], memories)
             latents.append(finish(feature))

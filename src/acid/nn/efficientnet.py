@@ -39,7 +39,7 @@ BLOCKS = sum(stage.blocks for stage in _STAGES)
 
 
 class _Conv(nn.Conv2d):
-    """A convolution that pads as the weights were trained: evenly, and the odd pixel right and below."""
+    """A convolution with the padding of its training: even, with an odd pixel to the right and below."""
 
     def forward(self, x: Tensor) -> Tensor:
         (kernel, _), (stride, _) = self.kernel_size, self.stride
@@ -50,13 +50,13 @@ class _Conv(nn.Conv2d):
 
 
 def _padding(side: int, kernel: int, stride: int) -> tuple[int, int]:
-    """Pixels before and after, such that ceil(side / stride) places remain."""
+    """Padding before and after, so that ceil(side / stride) positions remain."""
     missing = max(0, (-(-side // stride) - 1) * stride + kernel - side)
     return missing // 2, missing - missing // 2
 
 
 class _Bottleneck(nn.Module):
-    """Widen, look around, narrow; residual where the shape stays."""
+    """Widen, convolve, narrow; residual where the shape stays the same."""
 
     def __init__(self, before: int, stage: _Stage, stride: int) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class EfficientNetLite0(nn.Module):
         return self.blocks(F.relu6(self.stem(images.contiguous(memory_format=torch.channels_last))))
 
     def load_published(self, state: Mapping[str, Tensor]) -> None:
-        """Fill in weights from a state dict in the spelling of the published file; what lies behind is not read."""
+        """Load weights from a state dict with the names of the published file; later blocks are ignored."""
         _fold(self.stem, state, "_conv_stem", "_bn0")
         for index, block in enumerate(self.blocks):
             for part, conv, norm in (
@@ -113,7 +113,7 @@ def _bottlenecks() -> Iterator[_Bottleneck]:
 
 @torch.no_grad()
 def _fold(target: nn.Conv2d, state: Mapping[str, Tensor], conv: str, norm: str) -> None:
-    """A convolution and the normalisation behind it as one convolution with a bias."""
+    """A convolution and the normalisation after it as one convolution with a bias."""
     scale = state[f"{norm}.weight"] * (state[f"{norm}.running_var"] + NORM_EPSILON).rsqrt()
     target.weight.copy_(state[f"{conv}.weight"] * scale.view(-1, 1, 1, 1))
     assert target.bias is not None

@@ -27,8 +27,8 @@ class ViTConfig:
 class ConvConfig:
     """A small convolutional trunk for small images: patches, then 3 × 3 convolutions of stride 2.
 
-    Keypoints are where some learned channels respond, as coordinates (a spatial softmax): they tell the place of things
-    that are too small for the trunk to care about.
+    Keypoints are the coordinates where some learned channels respond (a spatial softmax). They locate things that are
+    too small for the trunk.
     """
 
     image_size: int = 64

@@ -1,6 +1,6 @@
 """Finite scalar quantisation: a vector becomes a token by rounding each of its numbers to one of a few levels.
 
-There is no codebook to learn and none to collapse: every combination of levels is a code.
+There is no codebook to learn or to collapse: every combination of levels is a code.
 """
 
 from __future__ import annotations

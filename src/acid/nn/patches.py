@@ -1,4 +1,4 @@
-"""A transformer over frames of P patch tokens: a token sees its own frame and the frames before (frame-causal).
+"""A transformer over frames of P patch tokens: a token sees its own frame and earlier frames (frame-causal).
 
 `forward` predicts all frames at once (training). `unroll` feeds predictions back in (planning): while the window grows
 it remembers the keys and values of earlier frames; with a window of one frame every step is a plain prediction.
@@ -79,7 +79,7 @@ class PatchTransformer(nn.Module):
         for t in range(steps):
             inputs.append(prepare(latents[-1], t))
             new = 1
-            if t >= self.config.frames:  # the window slides, every frame changes its position: nothing stays valid
+            if t >= self.config.frames:  # the window slides and every frame changes its position: start over
                 new, memories = self.config.frames, self._no_memories()
             chosen = slice(t + 1 - new, t + 1)
             features = self._advance(torch.stack(inputs[chosen], 1), [_at(m, chosen) for m in modulations], memories)

@@ -1,4 +1,4 @@
-"""How far pictures are apart. Pictures are [..., S, S, 3] with values in 0..1."""
+"""Distances between pictures [..., S, S, 3] with values in 0..1."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 Perceptual = Callable[[Tensor, Tensor], Tensor]  # planes [M, 3, S, S] in 0..1, twice, to distances [M], e.g. LPIPS
-AT_ONCE = 128  # pictures whose perceptual distance is taken at once
+AT_ONCE = 128  # pictures compared at once
 
 
 def psnr(images: Tensor, others: Tensor) -> Tensor:

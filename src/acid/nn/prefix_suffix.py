@@ -21,7 +21,7 @@ from acid.nn.attention import FEW, attend_few
 
 @dataclass(frozen=True)
 class TransformerSize:
-    """How big a transformer is."""
+    """The size of a transformer."""
 
     width: int = 192
     depth: int = 4
@@ -48,8 +48,8 @@ Memory = list[KeyValue]  # one per layer
 class Block(nn.Module):
     """One pre-norm layer: attention, then MLP, both residual.
 
-    Linear maps have no bias: the shift of the norm before them does the same job, and each bias is one more pass over
-    memory, which for a network this small is time that shows.
+    Linear maps have no bias: the shift of the norm before them does the same job, and in a network this small the extra
+    pass over memory takes noticeable time.
     """
 
     def __init__(self, size: TransformerSize) -> None:
@@ -68,13 +68,13 @@ class Block(nn.Module):
         return query, KeyValue(key, value)
 
     def project_memory(self, tokens: Tensor) -> KeyValue:
-        """Keys and values alone, for tokens whose own output nobody reads."""
+        """Keys and values only, for tokens whose output is not needed."""
         weight = self.qkv.weight[tokens.shape[-1] :]
         key, value = F.linear(self.attention_norm(tokens), weight).chunk(2, dim=-1)
         return KeyValue(self._split_heads(key), self._split_heads(value))
 
     def finish(self, tokens: Tensor, query: Tensor, *seen: KeyValue) -> Tensor:
-        """Tokens [B, T, W] after attending to all that is seen and after the MLP."""
+        """Tokens [B, T, W] after attention and MLP."""
         tokens = tokens + self.attention_out(_attend(query, seen).transpose(1, 2).flatten(2))
         return tokens + self.mlp(self.mlp_norm(tokens))
 
@@ -95,9 +95,9 @@ class PrefixSuffixTransformer(nn.Module):
         self.apply(_initialise)
 
     def remember(self, prefix: Tensor) -> Memory:
-        """Prefix tokens [B, T, W] to what every layer's suffix may look at.
+        """Prefix tokens [B, T, W] to the keys and values of every layer.
 
-        The last layer contributes keys and values only: nobody reads its prefix output.
+        The prefix output of the last layer is not needed and not computed.
         """
         *inner, last = self.blocks
         memory = []
@@ -110,8 +110,8 @@ class PrefixSuffixTransformer(nn.Module):
     def answer(self, suffix: Tensor, memory: Memory) -> Tensor:
         """Suffix tokens [B, S, W] to outputs [B, S, W].
 
-        A suffix that is the same for every row may be passed as [1, S, W]; it is then only expanded where rows begin
-        to differ, which is after the first layer's projections.
+        A suffix shared by all rows may be passed as [1, S, W]; it is expanded only after the first layer's projections,
+        where rows begin to differ.
         """
         for block, seen in zip(self.blocks, memory, strict=True):
             query, own = block.project(suffix)
@@ -124,7 +124,7 @@ class PrefixSuffixTransformer(nn.Module):
 
 
 def _attend(query: Tensor, seen: Sequence[KeyValue]) -> Tensor:
-    """Queries [B, heads, T, W/heads] over all that is seen; any of them may be one row [1, ...] that serves every B."""
+    """Queries [B, heads, T, W/heads] over keys and values; any of them may be one row [1, ...] shared by all B."""
     if query.device.type == "cpu" and sum(part.key.shape[2] for part in seen) <= FEW:
         keys, values = ([one for part in parts for one in part.split(1, dim=2)] for parts in zip(*seen, strict=True))
         return attend_few(query, keys, values)

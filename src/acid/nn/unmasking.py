@@ -1,7 +1,7 @@
-"""Masked generation: all tokens begin hidden, and the ones that the network is surest of are revealed first.
+"""Masked generation: all tokens start hidden, and those with the highest confidence are revealed first.
 
-A token is F numbers, one of each of F vocabularies: a plain token has F = 1, a quantised vector one number per
-dimension. The letters of shapes besides those of `acid.types`: V is the sum of the vocabularies' sizes.
+A token is F numbers, one from each of F vocabularies: a plain token has F = 1, a quantised vector one number per
+dimension. In shapes, V is the sum of the sizes of the vocabularies; the other letters are those of `acid.types`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Unmasking:
     """How tokens are revealed."""
 
     steps: int = 8
-    temperature: float = 1.0  # of the first step; it falls linearly to 0 at the last. One step alone is always greedy
+    temperature: float = 1.0  # of the first step; it falls linearly to 0. A single step is always greedy
 
     def __post_init__(self) -> None:
         if self.steps < 1 or not 0 <= self.temperature < math.inf:
@@ -34,7 +34,7 @@ class Unmasking:
         return 0.0 if self.steps == 1 else self.temperature * (1 - step / (self.steps - 1))
 
     def hidden_after(self, step: int, positions: int) -> int:
-        """How many of the positions are still hidden after this step (the first is 0): a quarter of a cosine."""
+        """How many positions are still hidden after this step (the first is 0): a cosine schedule."""
         share = math.cos(math.pi / 2 * (step + 1) / self.steps)
         return 0 if step + 1 == self.steps else max(0, min(math.floor(share * positions), positions - 1 - step))
 
@@ -51,7 +51,7 @@ def unmask(
     """Tokens [*shape, F] of vocabularies of these sizes; `shape` is [..., P].
 
     predict: tokens [*shape, F] and which of them are hidden [*shape] to logits [*shape, V].
-    noise: one more draw of standard Gumbel noise, each [..., P, V + 1] and broadcasting; without it, greedy.
+    noise: returns a new draw of standard Gumbel noise [..., P, V + 1]; without it, the choice is greedy.
     """
     tokens = torch.zeros((*shape, len(sizes)), dtype=torch.long, device=device)
     hidden = torch.ones(tuple(shape), dtype=torch.bool, device=device)
@@ -66,7 +66,7 @@ def unmask(
 
 
 def choose(logits: Tensor, sizes: Sequence[int], noise: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Logits [..., P, V] to tokens [..., P, F] and how sure they are [..., P]; noise [..., P, V + 1] disturbs both."""
+    """Logits [..., P, V] to tokens [..., P, F] and their confidence [..., P]; noise [..., P, V + 1] perturbs both."""
     chosen, confidence = [], logits.new_zeros(())
     disturbance = None if noise is None else noise[..., :-1].split(list(sizes), -1)
     for factor, part in enumerate(logits.split(list(sizes), -1)):
@@ -80,7 +80,7 @@ def choose(logits: Tensor, sizes: Sequence[int], noise: Tensor | None) -> tuple[
 def random_mask(rows: int, positions: int, *, full: float = 0.0) -> Tensor:
     """Which tokens are hidden in training, [rows, positions]: a share cos(π u / 2) with u uniform, at least one.
 
-    `full` is the probability that a row is hidden altogether, as it is when generation begins.
+    `full` is the probability that a whole row is hidden, as it is at the start of generation.
     """
     share = (torch.rand(rows) * math.pi / 2).cos()
     share = torch.where(torch.rand(rows) < full, 1.0, share)
@@ -95,5 +95,5 @@ def gumbel(shape: Sequence[int], generator: torch.Generator) -> Tensor:
 
 
 def _least(confidence: Tensor, count: int) -> Tensor:
-    """Which `count` of the positions [..., P] have the lowest confidence, as booleans."""
+    """Booleans [..., P] that mark the `count` positions with the lowest confidence."""
     return confidence.argsort(dim=-1, stable=True).argsort(-1) < count

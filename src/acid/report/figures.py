@@ -32,12 +32,12 @@ def success_against_budget(
     title: str = "",
     budget: str = "candidates N per iteration",
 ) -> None:
-    """Success of each planner (condition → budget → share) with intervals; baselines without a budget as lines."""
+    """Success of each planner (condition → budget → share) with intervals; baselines without a budget are lines."""
     budgets = sorted({size for series in planners.values() for size in series})
     with drawing(path, width=_WIDTH + 1.0, height=_HEIGHT) as (_, (axes,)):
         for rank, (name, series) in enumerate(planners.items()):
             sizes = sorted(series)
-            shift = 0.06 * (rank - (len(planners) - 1) / 2)  # side by side, so that intervals can be told apart
+            shift = 0.06 * (rank - (len(planners) - 1) / 2)  # side by side, so that intervals do not overlap
             places = [budgets.index(size) + shift for size in sizes]
             _points(axes, places, [series[size] for size in sizes], name)
         for name, value in (baselines or {}).items():
@@ -96,8 +96,7 @@ def spreads(
 ) -> None:
     """σ_g, σ_a and w over the iterations, one curve per name (task, condition); each array is [J, pools].
 
-    A curve is the median over pools with its quartiles. Pools in which a quantity is 0 have no place on a log axis and
-    are left out of it.
+    A curve is the median over pools with its quartiles. Values of 0 cannot be shown on a log axis and are left out.
     """
     panels = (r"$\sigma_g$, goal cost", r"$\sigma_a$, consistency", r"$w$, weight of consistency")
     with drawing(path, width=2.7 * len(panels), height=2.8, panels=len(panels)) as (figure, all_axes):
@@ -162,9 +161,9 @@ def followed_steps(
 def inferred_against_found(
     path: str | Path, panels: Mapping[str, tuple[np.ndarray, np.ndarray]], *, inferred: str, found: str
 ) -> None:
-    """A panel of dots per name: errors as they were inferred against errors as they were found, both [n].
+    """A scatter plot per name: the error that was inferred (x) and the true error that was found (y), both [n].
 
-    On the line both agree.
+    On the dashed line both are equal.
     """
     with drawing(path, width=0.75 + 2.6 * len(panels), height=_HEIGHT, panels=len(panels)) as (_, all_axes):
         for axes, (name, pair) in zip(all_axes, panels.items(), strict=True):
@@ -189,7 +188,7 @@ def error_over_steps(
 ) -> None:
     """An error over the steps of an episode, from step 0 on: a panel per task, a curve per condition with its band.
 
-    A curve that is shorter than the others goes on as a level line: nothing changes there any more.
+    A shorter curve continues as a horizontal line: nothing changes there any more.
     """
     with drawing(path, width=0.75 + 3.4 * len(panels), height=_HEIGHT, panels=len(panels)) as (figure, all_axes):
         for axes, (task, curves) in zip(all_axes, panels.items(), strict=True):
@@ -247,7 +246,7 @@ def _matrix(name: Name, array: np.ndarray) -> np.ndarray:
 
 
 def _legend_beside(axes: Any) -> None:
-    """Outside the axes, the highest value first, as the eye meets them in the picture."""
+    """Draw the legend beside the axes, highest value first, in the order of the curves."""
     entries = sorted(zip(*axes.get_legend_handles_labels(), strict=True), key=lambda entry: -_height(entry[0]))
     axes.legend(*zip(*entries, strict=True), loc="upper left", bbox_to_anchor=(1.0, 1.0), labelcolor=INK)
 

@@ -10,7 +10,7 @@ from acid.errors import ShapeError
 
 
 def as_frames(name: str, frames: Any) -> np.ndarray:
-    """uint8 [T, H, W, 3], or a ShapeError naming the row or panel."""
+    """Frames as uint8 [T, H, W, 3]; a ShapeError names the row or panel otherwise."""
     array = np.asarray(frames)
     if array.ndim != 4 or array.shape[-1] != 3 or array.dtype != np.uint8 or not len(array):
         raise ShapeError(f"frames of {name!r} must be uint8 [T, H, W, 3], got {array.dtype} {list(array.shape)}")

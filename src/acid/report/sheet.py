@@ -44,7 +44,7 @@ def sheet(
 ) -> tuple[int, int]:
     """Write a PNG and return its (width, height) in pixels. Start and goal are uint8 [H, W, 3], or left out.
 
-    `titles` stand above the T frame columns; a row with fewer frames than the longest leaves its last cells empty.
+    `titles` are above the T frame columns. A row with fewer frames leaves its last cells empty.
     """
     from PIL import Image, ImageDraw
 
@@ -87,7 +87,7 @@ class _Layout:
         self.size = (self.x(self.columns + self.has_goal) + self.width + _MARGIN, top + _MARGIN)
 
     def x(self, column: int) -> int:
-        """Left edge: 0 is the start, 1 to T the frames, T+1 the goal. Start and goal stand a little apart."""
+        """Left edge of a column: 0 is the start, 1 to T the frames, T+1 the goal. Start and goal are set apart."""
         apart = 2 * _GAP * ((column > 0 and self.has_start) + (column > self.columns))
         return _MARGIN + _LABELS + (column - (not self.has_start)) * (self.width + _GAP) + apart
 

@@ -1,4 +1,4 @@
-"""One look for everything that is drawn: colours that colour-blind readers can tell apart, fonts, formats."""
+"""One style for every figure: colours that colour-blind readers can distinguish, fonts, formats."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ TRUE, IMAGINED = "#6e6e6e", "#0072b2"  # what happened, and what was imagined
 
 @dataclass(frozen=True)
 class Look:
-    """How one thing is shown wherever it appears."""
+    """How one thing is shown in every figure and table."""
 
     label: str
     colour: str
     marker: str = "o"
 
 
-Name = str | Look  # a plain name is shown as it is, in a colour that is always the same for it
-Names = Any  # keys of a mapping that are a Name; a type checker would insist on one of the two
+Name = str | Look  # a plain name is shown as it is, always in the same colour
+Names = Any  # keys of a mapping that are a Name, which a type checker cannot express
 _OTHERS = ("#d55e00", "#56b4e9", "#882255", "#44aa99")
 
 _RC: Mapping[str, Any] = {
@@ -83,7 +83,7 @@ def drawing(path: str | Path, *, width: float, height: float, panels: int = 1) -
 
 
 def font(size: int, *, bold: bool = False) -> Any:
-    """DejaVu Sans, which matplotlib carries and which has the Greek that Pillow's own font lacks."""
+    """DejaVu Sans from matplotlib; it has the Greek letters that Pillow's own font lacks."""
     matplotlib = _need("matplotlib")
     from PIL import ImageFont
 

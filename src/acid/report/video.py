@@ -22,7 +22,7 @@ _FORMATS = (".mp4", ".gif")
 
 @dataclass(frozen=True)
 class Panel:
-    """One film. A single frame (a goal) stands still; a film shorter than the longest holds its last frame."""
+    """One film. A single frame, such as a goal, is shown all the time; a shorter film holds its last frame."""
 
     condition: Name  # who acted
     frames: np.ndarray  # uint8 [T, H, W, 3]

@@ -22,21 +22,21 @@ class Behaviour(Protocol):
 
 @dataclass(frozen=True)
 class Setup:
-    """How a task is planned and tested unless the user says otherwise; by default as published for Le-WM and PLDM."""
+    """How a task is planned and tested by default. The defaults are those published for Le-WM and PLDM."""
 
-    goal_offset: int | None = 25  # environment steps from a start to its goal; None: the task draws goals of its own
-    budget: int = 50  # environment steps that an agent is given
+    goal_offset: int | None = 25  # environment steps from start to goal; None: the task draws its own goals
+    budget: int = 50  # environment steps per episode
     horizon: int = 5  # model steps of a plan, all executed before the next plan is made
     samples: int = 300  # N, J and K of the search
     iterations: int = 30
     elites: int = 30
     context: int = 1  # frames that an agent is shown at the start of an episode
-    judges_paths: bool = False  # the plan's path is compared with the one that was driven, not only its end
-    own_lambda: bool = False  # λ is chosen for this task alone, not once for the world model on all its tasks
+    judges_paths: bool = False  # the whole planned path is compared with the recorded one, not only its end
+    own_lambda: bool = False  # λ is chosen for this task alone, not once for all tasks of a world model
 
 
 def checked_size(size: int) -> int:
-    """The side of an image in pixels, if it can be drawn."""
+    """The side of an image in pixels, checked."""
     if size < 8:
         raise ShapeError(f"image size must be at least 8 pixels, got {size}")
     return size
@@ -76,11 +76,11 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
 
     @property
     def idle_action(self) -> np.ndarray:
-        """The planned action that does the least, [a]."""
+        """The planned action that does as little as possible, [a]."""
         return np.zeros(self.action_size, np.float32)
 
     def checked_action(self, action: np.ndarray) -> np.ndarray:
-        """The action that a simulator gets, float64 [a] within the bounds."""
+        """The action for the simulator, float64 [a], clipped to the bounds."""
         action = np.asarray(action, np.float64)
         if action.shape != (self.action_size,):
             raise ShapeError(f"a {self.name} action has {self.action_size} numbers, got shape {list(action.shape)}")
@@ -89,7 +89,7 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
         return np.clip(action, *self.action_bounds)
 
     def checked_state(self, state: np.ndarray, size: int) -> np.ndarray:
-        """A state to restore, float64 [size], of its own memory."""
+        """A copy of a state to restore, float64 [size], checked."""
         state = np.array(state, np.float64)
         if state.shape != (size,):
             raise ShapeError(f"a {self.name} state has {size} numbers, got shape {list(state.shape)}")
@@ -112,11 +112,11 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
         raise NotImplementedError
 
     def columns(self) -> dict[str, np.ndarray]:
-        """Named parts of the state worth a column of their own in a dataset."""
+        """Named parts of the state that a dataset keeps in columns of their own."""
         return {}
 
     def physical(self, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """From dataset columns [n, ...] to named quantities [n, k] that a good latent knows: no angle that wraps."""
+        """Dataset columns [n, ...] to named quantities [n, k] that a good latent contains; angles must not wrap."""
         raise NotImplementedError
 
     def pose(self, state: np.ndarray) -> np.ndarray:
@@ -124,7 +124,7 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
         raise NotImplementedError
 
     def error(self, state: np.ndarray, goal_state: np.ndarray) -> float:
-        """Distance to the goal in the task's own unit; success is this below a threshold."""
+        """Distance to the goal in the task's own unit; an episode succeeds when it falls below a threshold."""
         raise NotImplementedError
 
     def pose_error(self, pose: np.ndarray, goal_state: np.ndarray) -> float:
@@ -135,7 +135,7 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
         raise NotImplementedError
 
     def is_fair_start(self, state: np.ndarray) -> bool:
-        """Whether anything can be done from there; other states are not drawn as starts."""
+        """Whether a goal can be reached from this state; other states are not drawn as starts."""
         return True
 
     def moved(self, before: np.ndarray, after: np.ndarray) -> bool:
@@ -143,26 +143,26 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
         return not np.array_equal(self.pose(before), self.pose(after))
 
     def command(self, action: np.ndarray) -> np.ndarray:
-        """The action for `advance` that carries out what a world model of this task plans, [a]; often the same."""
+        """The action for `advance` that carries out a planned action, [a]; in most tasks the same."""
         return action
 
     def last_action(self, states: np.ndarray) -> np.ndarray | None:
-        """What led from the last state but one of [C, S] to the last, as a planned action [a], if it can be told."""
+        """The planned action [a] that led to the last of the states [C, S]; None if it is not known."""
         return None
 
     def plan_metrics(self, state: np.ndarray, actions: np.ndarray, path: np.ndarray) -> dict[str, np.ndarray]:
-        """Errors of plans [..., k, a] made in a state against the states [k, S] that were really passed: [...] each.
+        """Errors [...] of plans [..., k, a] made in a state, compared with the recorded states [k, S].
 
         Only for tasks whose setup judges paths; `metric` names one of them.
         """
         return {}
 
     def events(self) -> dict[str, bool]:
-        """What happened in the last step and counts if it ever happens in an episode, e.g. a collision."""
+        """What happened in the last step, e.g. a collision; a row tells whether it ever happened in the episode."""
         return {}
 
     def draw_goal(self, rng: np.random.Generator) -> np.ndarray:
-        """A random goal state [S] for the episode that the task is in; only for tasks with goals of their own."""
+        """A random goal state [S] for the current episode; only for tasks that draw their own goals."""
         raise NotImplementedError
 
     def behaviour(self, rng: np.random.Generator) -> Behaviour:

@@ -1,4 +1,4 @@
-"""Collect episodes of a task in parallel processes: same seed, same data, whatever the number of processes.
+"""Collect episodes of a task in parallel. The same seed gives the same data with any number of processes.
 
 Work is cut into parts of a few episodes. A part is written under a temporary name and renamed when complete, so a
 killed run leaves only whole parts, which the next run keeps. The last step joins the parts into one file.
@@ -31,7 +31,7 @@ EPISODES_PER_PART = 20
 
 @dataclass(frozen=True)
 class Collection:
-    """What a dataset is a function of."""
+    """Everything that decides what a dataset contains."""
 
     task: str = "reacher"
     episodes: int = 3000
@@ -79,14 +79,14 @@ def collect(collection: Collection, out: Path, *, processes: int = 2, progress: 
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed must not go on for itself."""
+    """End this worker when its parent process dies."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def _claim(folder: Path, collection: Collection) -> IO[str]:
-    """Take the folder for this run; two collections, or two runs of one, must not write into the same parts."""
+    """Lock the folder for this run. Two runs must never write into the same parts."""
     folder.mkdir(parents=True, exist_ok=True)
     lock = (folder / "collection.json").open("a+")
     try:
@@ -114,7 +114,7 @@ def _collect_part(collection: Collection, indices: range, path: Path) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _task_of_this_process(name: str, size: int) -> tasks.Task:
-    """Kept from part to part: some simulators take seconds to build. The renderer is freed when the process ends."""
+    """Built once per process: some simulators take seconds. The renderer is freed when the process ends."""
     return tasks.make(name, size=size)
 
 

@@ -1,4 +1,4 @@
-"""Cube: OGBench's arm with a gripper, asked to bring a cube to where it is in the goal state."""
+"""Cube: OGBench's arm with a gripper, which must bring a cube to its place in the goal state."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ _PART: Any = mujoco.mjtState
 class Cube(MujocoTask):
     """Actions in [−1, 1]: effector dx, dy, dz (±0.05 m), dyaw (±0.3 rad), gripper (closing > 0); 0.05 s a step.
 
-    The environment is OGBench's `cube-single` with its physics unchanged; its target marker is not drawn and plays no
-    role. Frames are from its camera for pixels, which just holds the workspace: at 64 px the cube is 3 to 4 px wide.
+    The environment is OGBench's `cube-single` with unchanged physics. Its target marker is not drawn and has no effect.
+    Frames come from its pixel camera, which just covers the workspace: at 64 px the cube is 3 to 4 px wide.
 
-    Drawing happens in a model of its own. Quality "fast" gives that fewer triangles, a plain floor and a coarse shadow:
-    2 to 3 ms a 64-px frame in software, against 55 ms with the original meshes and no shadow. The shadow stays because
-    it shows height: along the line of sight nothing else changes by a pixel. "full" keeps what the model asks for.
+    A second model is used for drawing. With quality "fast" it has fewer triangles, a plain floor and a coarse shadow,
+    and a 64-px frame takes 2 to 3 ms in software instead of 55 ms. The shadow stays because it shows height: along the
+    line of sight nothing else changes by a pixel. "full" draws the original scene.
     """
 
     name: ClassVar[str] = "cube"
     error_unit: ClassVar[str] = "m"
     episode_steps: ClassVar[int] = 120
     camera = "front_pixels"
-    # Unlike the rest of the integration state these change: no forces are applied, no constraint is switched off.
+    # The other parts of the integration state never change: no forces are applied, no constraint is switched off.
     state_parts = int(_PART.mjSTATE_TIME | _PART.mjSTATE_PHYSICS | _PART.mjSTATE_WARMSTART | _PART.mjSTATE_CTRL)
 
     def __init__(self, *, size: int = 64, quality: Quality = "fast") -> None:
@@ -58,7 +58,7 @@ class Cube(MujocoTask):
     def get_state(self) -> np.ndarray:
         """MuJoCo's state, then the effector's position [3] and rotation [9] that the next action is relative to.
 
-        The environment takes these from the start of the last physics step, so they do not follow from the rest.
+        The environment computes them at the start of the last physics step, so the rest does not determine them.
         """
         data, site = self.data, self._effector
         return np.concatenate([super().get_state(), data.site_xpos[site], data.site_xmat[site]])
@@ -109,14 +109,14 @@ class Cube(MujocoTask):
 
 
 class CubeBehaviour:
-    """OGBench's scripted play: pick the cube, put it somewhere random, move away, again. Now and then it wanders.
+    """OGBench's scripted play: pick the cube, put it somewhere random, move away, repeat. Sometimes it wanders.
 
-    Wandering lasts 0.25 to 0.75 s, in half of the cases with a gripper that wanders too: a planner's actions are not
-    the script's, and the model must know what they do. The script then goes on where it stopped.
+    Wandering means smooth random actions for 0.25 to 0.75 s, in half of the cases of the gripper too. A planner tries
+    actions that are not in the script, and the model must know what they do. Then the script continues.
     """
 
-    PLACES = ((0.3, -0.3), (0.55, 0.3))  # m, lowest and highest x, y to put the cube: where OGBench puts it too
-    WANDER = 0.015  # probability to begin in a step
+    PLACES = ((0.3, -0.3), (0.55, 0.3))  # m, lowest and highest x, y for the cube, as in OGBench
+    WANDER = 0.015  # probability of starting in a step
     AMPLITUDE = 0.7  # of wandering actions, as a standard deviation
     SMOOTHNESS = 0.8  # correlation of wandering actions from one step to the next
     TREMBLE = 0.1  # action noise while following the script
@@ -166,7 +166,7 @@ class CubeBehaviour:
 
 @contextlib.contextmanager
 def _global_randomness(rng: np.random.Generator) -> Iterator[None]:
-    """OGBench's scripts draw from numpy's global generator: seed it for them and give it back as it was."""
+    """Seed numpy's global generator, from which OGBench's scripts draw, and restore it afterwards."""
     before = np.random.get_state()
     np.random.seed(int(rng.integers(2**32)))
     try:
@@ -182,7 +182,7 @@ _CELLS = {"ur5e/robotiq/": 0.008, "": 0.025}  # m, size of the details that stay
 
 
 def scene_model(env: Any, quality: Quality) -> Any:
-    """A model to draw the environment's states with: the same bodies and joints, without what is not to be seen."""
+    """A model for drawing the environment's states: the same bodies and joints, without hidden parts."""
     from ogbench.manipspace import mjcf_utils
 
     assets = mjcf_utils.get_assets(env.mjcf_model)
@@ -213,7 +213,7 @@ def _simplify_surroundings(spec: Any) -> None:
 
 
 def _simplify_meshes(spec: Any, model: Any) -> None:
-    spec.compiler.balanceinertia = True  # the masses of coarse meshes need not be possible: nothing is simulated here
+    spec.compiler.balanceinertia = True  # coarse meshes may have impossible masses; nothing is simulated here
     for mesh in spec.meshes:
         cell = next(cell for start, cell in _CELLS.items() if mesh.name.startswith(start))
         vertices, faces = cluster(*_mesh(model, mesh.name), cell)
@@ -233,7 +233,7 @@ def _mesh(model: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def cluster(vertices: np.ndarray, faces: np.ndarray, cell: float) -> tuple[np.ndarray, np.ndarray]:
-    """A mesh with one vertex, the mean, for all vertices of a cubic cell of this width; flat triangles go."""
+    """The mesh with all vertices of a cubic cell of this width merged into their mean; flat triangles are dropped."""
     cells = np.floor((vertices - vertices.min(0)) / cell).astype(np.int64)
     _, group, count = np.unique(cells, axis=0, return_inverse=True, return_counts=True)
     group = group.ravel()
@@ -241,7 +241,7 @@ def cluster(vertices: np.ndarray, faces: np.ndarray, cell: float) -> tuple[np.nd
     np.add.at(means, group, vertices)
     faces = group[faces]
     first = faces.argmin(1)[:, None]
-    faces = np.take_along_axis(faces, (first + np.arange(3)) % 3, 1)  # smallest vertex first, so that equals are equal
+    faces = np.take_along_axis(faces, (first + np.arange(3)) % 3, 1)  # smallest vertex first, to compare them
     faces = np.unique(faces, axis=0)
     distinct = (faces[:, 0] != faces[:, 1]) & (faces[:, 1] != faces[:, 2]) & (faces[:, 2] != faces[:, 0])
     return means / count[:, None], faces[distinct].astype(np.int32)

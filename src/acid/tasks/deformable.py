@@ -1,7 +1,7 @@
 """Rope and Granular: bring a rope, or a pile of grains, to a goal shape by pushing. One action is one whole push.
 
-Lengths are in task units, 1 = 10 cm. The ground goes on beyond the table, so nothing falls off it. The pusher is
-never in a picture: a frame shows the scene at rest, between pushes.
+Lengths are in task units, 1 = 10 cm. The ground continues beyond the table, so nothing falls off. The pusher is never
+visible: a frame shows the scene at rest, between pushes.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from acid.tasks.particles import Physics, push
 
 REACH = 4.0  # pushes start and end within ± this, in x and in y
 TOLERANCE = 0.2  # Chamfer distance that counts as success: 1 cm off in either direction, the radius of a grain
-UNCHANGED = 0.01  # a push that moves every particle less than this changed nothing
+UNCHANGED = 0.01  # a push that moves every particle by less than this changed nothing
 SHIFT = 1.0  # ropes and goals are shifted by up to this, in x and in y
 
 
 def _one_push_at_a_time(samples: int) -> Setup:
-    """The paper gives the sizes of the search. How far a plan looks and how many pushes there are is stated nowhere.
+    """The sizes of the search are the paper's. It does not say how far a plan looks or how many pushes there are.
 
-    A push can do much, and on development instances five in a row without a look ended worse than one at a time.
+    One push at a time was chosen because five in a row without looking ended worse on development problems.
     """
     return Setup(None, budget=6, horizon=1, samples=samples, iterations=10, elites=30, own_lambda=True)
 
 
 def chamfer(x: np.ndarray, y: np.ndarray) -> float:
-    """Mean distance of points x [n, 3] from the nearest of y [m, 3], plus the same the other way round; not squared."""
+    """Mean distance of points x [n, 3] to the nearest of y [m, 3], plus the same from y to x; not squared."""
     distances = np.linalg.norm(x[:, None] - y[None], axis=-1)
     return float(distances.min(1).mean() + distances.min(0).mean())
 
@@ -42,7 +42,7 @@ class Deformable(Task):
     """Particles at rest between pushes. An action (x0, y0, x1, y1) is a push from a start to an end on the table.
 
     The pusher is lowered at the start, moved in a straight line to the end and raised; then the scene settles.
-    Velocities are zero again after that, so a state is positions (and for grains their radii).
+    Then all velocities are zero, so a state consists of positions (and of the radii of grains).
     """
 
     metric: ClassVar[str] = "chamfer"
@@ -91,7 +91,7 @@ class Deformable(Task):
         raise NotImplementedError
 
     def foresee(self, action: np.ndarray) -> np.ndarray:
-        """Positions [P, 3] after a push that is not carried out; carrying it out next costs nothing more."""
+        """Positions [P, 3] after a push, without carrying it out; the result is kept in case it is carried out next."""
         action = self.checked_action(action)
         key = self.get_state().tobytes() + action.tobytes()
         if self._foreseen is None or self._foreseen[0] != key:
@@ -125,7 +125,7 @@ class Deformable(Task):
 
     @property
     def idle_action(self) -> np.ndarray:
-        """The pusher is lowered and raised at a corner, off the table."""
+        """Lower and raise the pusher at a corner, off the table."""
         return np.full(4, REACH, np.float32)
 
     def draw_goal(self, rng: np.random.Generator) -> np.ndarray:
@@ -193,7 +193,7 @@ class Rope(Deformable):
         return np.stack([along, np.zeros_like(along), self._radii], axis=1)
 
     def _place(self, rng: np.random.Generator) -> np.ndarray:
-        return self._moved(rng, np.pi)  # half a turn: ropes that are turned further look the same
+        return self._moved(rng, np.pi)  # half a turn: larger turns look the same
 
     def draw_goal_positions(self, rng: np.random.Generator) -> np.ndarray:
         return self._moved(rng, np.pi / 2)
@@ -206,7 +206,7 @@ class Rope(Deformable):
         return positions
 
     def is_fair_start(self, state: np.ndarray) -> bool:
-        """The pusher must fit between the rope and the end of its reach, or nothing brings the rope back."""
+        """Whether the pusher fits between the rope and the end of its reach; otherwise nothing brings the rope back."""
         return bool(np.abs(self.pose(state)[:, :2]).max() <= REACH - self.room)
 
     def get_state(self) -> np.ndarray:
@@ -257,7 +257,7 @@ class Granular(Deformable):
     side: ClassVar[int] = 10  # grains along a side of the square
     pitch: ClassVar[float] = 0.23
     radius_range: ClassVar[tuple[float, float]] = (0.085, 0.115)
-    border: ClassVar[float] = 2.0  # a board moves a train of grains ahead of it
+    border: ClassVar[float] = 2.0  # a board pushes many grains ahead of it
     goal_scale: ClassVar[tuple[float, float]] = (0.6, 0.9)
 
     def _draw_radii(self, rng: np.random.Generator) -> np.ndarray:
@@ -293,12 +293,12 @@ class Granular(Deformable):
 class PushBehaviour:
     """Random pushes that hit: from anywhere beside the object, through one of its particles and beyond.
 
-    A push that moves nothing is drawn again, which needs a look ahead at what it would do.
+    A push that would move nothing is drawn again.
     """
 
-    GAP = 0.2  # least distance of a start from every particle
+    GAP = 0.2  # minimum distance of a start from every particle
     AIM = 2.0  # the particles aimed at are at most this far from their median
-    BEYOND = (0.1, 1.0)  # how far a push goes on behind the particle aimed at
+    BEYOND = (0.1, 1.0)  # how far a push continues behind the particle
     TRIES = 10
 
     def __init__(self, rng: np.random.Generator, *, border: float = REACH) -> None:
@@ -330,12 +330,12 @@ class PushBehaviour:
 
 
 def _largest_move(before: np.ndarray, after: np.ndarray) -> float:
-    """Of particles at [P, 3]."""
+    """The largest distance that one of the particles [P, 3] moved."""
     return float(np.linalg.norm(after - before, axis=1).max())
 
 
 def _way_to_border(start: np.ndarray, direction: np.ndarray, border: float) -> float:
-    """How far one can go from a start [2] in a unit direction [2] until a coordinate goes beyond ± the border."""
+    """Distance from a start [2] along a unit direction [2] to the square of ± border."""
     with np.errstate(divide="ignore"):
         ways = (np.copysign(border, direction) - start) / direction
     return max(float(ways.min()), 0.0)

@@ -1,4 +1,4 @@
-"""Draw flat shapes into small images with exact sub-pixel edges: an edge that moves by a tenth of a pixel shows."""
+"""Draw flat shapes into small images with exact sub-pixel edges, so that motion by a tenth of a pixel is visible."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Distance = Callable[[np.ndarray, np.ndarray], np.ndarray]
 class Canvas:
     """Pixels of a square world, float32 [size, size, 3]; x runs right and y runs down, as in the world.
 
-    A pixel is covered by a shape as far as the shape's edge reaches over the pixel's centre, ± half a pixel. That is
-    what averaging a much larger drawing gives, at a hundredth of its cost, as only pixels near the shape are visited.
+    How much of a pixel a shape covers follows from the distance of its edge to the pixel's centre, ± half a pixel. The
+    result is that of averaging a much larger drawing, at a hundredth of the cost: only pixels near the shape are drawn.
     """
 
     def __init__(self, *, size: int, world: float, background: Colour = (255, 255, 255)) -> None:
@@ -45,7 +45,7 @@ class Canvas:
             area += cover * (np.asarray(colour, np.float32) - area)
 
     def _span(self, low: float, high: float) -> slice:
-        """The pixels that a shape between two coordinates can touch: one more at each end, for its soft edges."""
+        """The pixels that a shape between two coordinates can touch, with one more at each end for soft edges."""
         first, last = math.floor(low / self._pixel) - 1, math.floor(high / self._pixel) + 2
         return slice(max(first, 0), max(last, 0))
 

@@ -1,4 +1,4 @@
-"""Choose a way to render before MuJoCo is imported, so that machines without a screen just work."""
+"""Choose a rendering backend before MuJoCo is imported, so that machines without a screen work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LIBRARIES = {"egl": "libEGL.so.1", "osmesa": "libOSMesa.so.8"}
 
 
 class RenderingError(AcidError, RuntimeError):
-    """No way to draw on this machine."""
+    """This machine cannot render."""
 
 
 def _loads(library: str) -> bool:
@@ -51,7 +51,7 @@ def configure() -> str:
 
 
 def advice(error: Exception) -> RenderingError:
-    """What to do when a renderer could not be opened."""
+    """An error that says what to do when a renderer cannot be opened."""
     return RenderingError(
         f"MuJoCo cannot draw here with MUJOCO_GL={os.environ.get('MUJOCO_GL', '(unset)')} ({error}); "
         f"on Debian or Ubuntu run: apt-get install {DEBIAN_PACKAGES}; "

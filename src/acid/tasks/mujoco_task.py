@@ -1,4 +1,4 @@
-"""What tasks simulated by MuJoCo share: exact states and fast, quiet rendering."""
+"""What MuJoCo tasks share: exact states and fast rendering."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ Quality = Literal["fast", "full"]
 class MujocoTask(Task):
     """A task on one MuJoCo model. Subclasses build the model and say what success means.
 
-    quality "fast" draws without shadows, reflections or multisampling; "full" keeps what the model asks for.
-    Either way a frame is drawn larger and averaged down.
+    Quality "fast" draws without shadows, reflections or multisampling; "full" draws what the model specifies.
+    In both cases a frame is drawn larger and averaged down.
     """
 
     camera: int | str = 0
@@ -50,7 +50,7 @@ class MujocoTask(Task):
     def _restore(self, state: np.ndarray) -> None:
         mujoco.mj_setState(self.model, self.data, state, self.state_parts)
         mujoco.mj_forward(self.model, self.data)
-        # mj_forward refines the warm start; put back the stored one so that the future repeats bit for bit.
+        # mj_forward changes the warm start. Restore the stored one, so that the future repeats bit for bit.
         mujoco.mj_setState(self.model, self.data, state, self.state_parts)
 
     def advance(self, action: np.ndarray) -> None:

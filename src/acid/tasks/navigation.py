@@ -2,7 +2,7 @@
 
 The robot is kinematic: for 0.25 s, RECON's 4 Hz, it drives along an exact arc at the commanded speed and yaw rate,
 without inertia or slip. It is a circle that stops where it would touch an obstacle. A state is the world's number and
-the pose, so every pose that a planner can think of has a picture. Worlds, and their light, follow from their number.
+the pose, so any pose that a planner considers can be drawn. A world and its light are determined by its number.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from acid.tasks.navigation_scene import NavigationScene
 from acid.tasks.navigation_world import HALF, ROBOT_RADIUS, World, plan_world
 
 WORLDS = 8  # the number of worlds that episodes start in
-TOLERANCE = 0.5  # m from the goal's place that count as success
+TOLERANCE = 0.5  # m, distance to the goal that counts as success
 SPEED = (-0.5, 2.0)  # m/s
 YAW_RATE = 1.5  # rad/s
-SUBSTEPS = 5  # places along a step where contact is looked for: 10 cm apart at full speed
+SUBSTEPS = 5  # places along a step where contact is checked: 10 cm apart at full speed
 START_CLEARANCE = 1.0  # m around the place where an episode starts
 START_FROM_WALL = 3.0  # m
-_OPEN_SCENES = 8  # worlds that stay ready to be drawn; each holds a few megabytes
+_OPEN_SCENES = 8  # worlds kept ready for drawing; each takes a few megabytes
 
 
 class Navigation(Task):
@@ -64,14 +64,14 @@ class Navigation(Task):
 
     @property
     def world(self) -> World:
-        """What stands where, in the current state."""
+        """The world of the current state."""
         return plan_world(self._world)
 
     def advance(self, action: np.ndarray) -> None:
         speed, rate = self.checked_action(action)
         path = to_world(arc(speed, rate, np.linspace(0, 1, SUBSTEPS + 1) * STEP_SECONDS), self._pose)
         clearance = self.world.clearance(path[:, :2])
-        # Touching is only forbidden on the way in, so that a robot put against an obstacle can leave it.
+        # Only approaching an obstacle is blocked, so that a robot that already touches one can leave.
         blocked = (clearance[1:] < ROBOT_RADIUS) & (clearance[1:] < clearance[:-1])
         self.collided = bool(blocked.any())
         self._pose = path[np.argmax(blocked) if self.collided else SUBSTEPS]
@@ -80,7 +80,7 @@ class Navigation(Task):
         return self.render_pose(self._world, self._pose)
 
     def render_pose(self, world: int, pose: np.ndarray) -> np.ndarray:
-        """What the robot would see from a pose (x, y, yaw) of any world, uint8 [size, size, 3]; the state stays."""
+        """What the robot would see from a pose (x, y, yaw) of any world, uint8 [size, size, 3]; the state is kept."""
         return square_frame(self._picture(world, pose), self.size)
 
     def _picture(self, world: int, pose: np.ndarray) -> np.ndarray:
@@ -110,10 +110,10 @@ class Navigation(Task):
         return bool(plan_world(world).clearance(np.asarray(pose)[:2]) >= ROBOT_RADIUS)
 
     def command(self, action: np.ndarray) -> np.ndarray:
-        """The action [2] that brings the robot nearest to a displacement (dx, dy, dyaw in m and rad), within bounds.
+        """The action [2] within bounds that comes closest to a displacement (dx, dy, dyaw in m and rad).
 
-        A differential drive cannot move sideways. Along an arc the yaw changes by twice the bearing of its end; where
-        the two disagree the robot turns by their mean and covers the distance.
+        The robot cannot move sideways. Along an arc, the yaw changes by twice the bearing of its end. If the given yaw
+        differs from that, the robot turns by the mean of both and covers the distance.
         """
         dx, dy, turn = np.asarray(action, np.float64)
         way = -1.0 if dx < 0 else 1.0
@@ -128,13 +128,13 @@ class Navigation(Task):
         return np.zeros(3, np.float32)
 
     def last_action(self, states: np.ndarray) -> np.ndarray | None:
-        """The last displacement [3], which the robot's wheels tell."""
+        """The last displacement [3], which a robot knows from its wheels."""
         return displacements(states[-2:, 1:])[0] if len(states) > 1 else None
 
     def plan_metrics(self, state: np.ndarray, actions: np.ndarray, path: np.ndarray) -> dict[str, np.ndarray]:
-        """ATE and RPE of planned displacements, as published: without alignment, places only, the present one left out.
+        """ATE and RPE of planned displacements as published: places only, without alignment and without the start.
 
-        ATE is the root mean square distance between places of the same time, RPE that between single steps.
+        ATE is the root mean square distance between places at the same time, RPE that between single steps.
         """
         planned = integrate(actions, state[1:])[..., 1:, :2]
         off = planned - path[:, 1:3]
@@ -154,7 +154,7 @@ class Navigation(Task):
         self._world, self._pose, self.collided = int(state[0]), state[1:], False
 
     def columns(self) -> dict[str, np.ndarray]:
-        """The pose [3], the world [1], and whether the step before ended at an obstacle [1]."""
+        """The pose [3], the world [1], and whether the last step ended at an obstacle [1]."""
         return {
             "pose": self._pose.copy(),
             "world": np.array([self._world], np.int64),
@@ -162,14 +162,14 @@ class Navigation(Task):
         }
 
     def physical(self, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Place [n, 2] and heading [n, 2]; they mean something within one world only."""
+        """Place [n, 2] and heading [n, 2]; comparable only within one world."""
         return {"place": columns["pose"][:, :2], "heading": on_circle(columns["pose"][:, 2:])}
 
     def pose(self, state: np.ndarray) -> np.ndarray:
         return state[1:]
 
     def error(self, state: np.ndarray, goal_state: np.ndarray) -> float:
-        """Distance to the goal's place in metres; infinite between worlds."""
+        """Distance to the goal in metres; infinite between different worlds."""
         return self.pose_error(self.pose(state), goal_state) if state[0] == goal_state[0] else float("inf")
 
     def pose_error(self, pose: np.ndarray, goal_state: np.ndarray) -> float:

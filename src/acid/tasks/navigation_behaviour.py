@@ -1,4 +1,4 @@
-"""How data for navigation are driven: smoothly, at varied speeds, around what stands in the way."""
+"""The data policy of navigation: it drives smoothly, at varied speeds, around obstacles."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 
 class NavigationBehaviour:
-    """Wanders: wished speed and yaw rate drift smoothly, and of the free turns the one next to the wish is taken.
+    """Wanders: desired speed and yaw rate drift smoothly, and the free turn closest to the desired one is taken.
 
-    Speed varies by a factor of five, so that data tell a step forward from standing still. Turns are gentle: what the
-    robot will see two seconds later lies in its field of view now.
+    Speed varies by a factor of five, so that data distinguish a step forward from standing still. Turns are gentle:
+    what the robot will see two seconds later is in its field of view now.
     """
 
     SPEEDS = (0.3, 1.6)  # m/s
     MAX_RATE = 0.5  # rad/s
-    RATE_SPREAD = 0.3  # rad/s, of the wished yaw rate
-    MEMORY = 0.9  # correlation of the wishes from one step to the next
-    SPEED_STEP = 0.15  # m/s that the speed changes in a step, at most
+    RATE_SPREAD = 0.3  # rad/s, standard deviation of the desired yaw rate
+    MEMORY = 0.9  # correlation of the desired values from one step to the next
+    SPEED_STEP = 0.15  # m/s, largest change of the speed in a step
     RATE_STEP = 0.15  # rad/s
-    MARGIN = 0.45  # m that it likes to keep between itself and obstacles
-    SHY = 3.0  # m that it likes to keep from the walls, where there is little to see
+    MARGIN = 0.45  # m, preferred distance to obstacles
+    SHY = 3.0  # m, preferred distance to the walls, where there is little to see
     LOOK_AHEAD = np.linspace(0.2, 3.2, 11)  # m along an arc
-    RATES = np.linspace(-1, 1, 15)  # of MAX_RATE, that are looked at
+    RATES = np.linspace(-1, 1, 15)  # shares of MAX_RATE that are considered
 
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
@@ -56,7 +56,7 @@ class NavigationBehaviour:
         return np.array([self._speed, self._rate], np.float32)
 
     def _room(self, task: Task) -> np.ndarray:
-        """For each turn that is looked at, the room in metres that it leaves; what is far counts less. [n]"""
+        """The free room in metres of each considered turn, [n]; what is far away counts less."""
         from acid.tasks.navigation import Navigation, arc
 
         assert isinstance(task, Navigation)
@@ -65,5 +65,5 @@ class NavigationBehaviour:
         path = to_world(arc(speed, rates, self.LOOK_AHEAD / speed), task.get_state()[1:])
         inside = HALF - np.abs(path[..., :2]).max(-1) - self.SHY
         clearance = np.minimum(task.world.clearance(path[..., :2]) - ROBOT_RADIUS, inside)
-        seen = clearance + 0.12 * np.maximum(self.LOOK_AHEAD - 1.0, 0)  # there is time yet to avoid what is far
+        seen = clearance + 0.12 * np.maximum(self.LOOK_AHEAD - 1.0, 0)  # there is still time to avoid what is far away
         return seen.min(1)

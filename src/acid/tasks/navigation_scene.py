@@ -1,4 +1,4 @@
-"""Pictures of a navigation world from a robot's camera, drawn by MuJoCo; nothing is simulated by it.
+"""Pictures of a navigation world from a robot's camera. MuJoCo only draws; it simulates nothing.
 
 Shadows are painted into the ground's texture, where they cost nothing.
 """
@@ -99,7 +99,7 @@ class NavigationScene:
         return self._offscreen.draw(self._data, 0)
 
     def _in_view(self, eye: np.ndarray, ahead: np.ndarray, right: np.ndarray) -> np.ndarray:
-        """Which geoms may be in the picture, [n]: no other is drawn, which takes a third of the time."""
+        """Which geoms may be in the picture, [n]. Drawing only these takes a third of the time."""
         offset = self._places - eye
         depth, side = offset @ ahead, np.abs(offset @ right)
         half = np.arctan(np.tan(np.radians(HORIZONTAL_FIELD) / 2) * _CORNER_WIDENING)
@@ -133,7 +133,7 @@ def paint_ground(world: World) -> np.ndarray:
 
 
 def _plant_flowers(rng: np.random.Generator, picture: np.ndarray) -> None:
-    """Patches of one colour on the ground, each its own."""
+    """Draw patches on the ground, each in its own colour."""
     for _ in range(rng.integers(8, 14)):
         long, short, turn = rng.uniform(20, 60), rng.uniform(12, 30), rng.uniform(0, np.pi)
         reach = int(long) + 1
@@ -153,7 +153,7 @@ def _path(rng: np.random.Generator) -> np.ndarray:
 
 
 def _cast(pen: Any, thing: Thing, world: World) -> None:
-    """Draw a thing's shadow: its footprint, and that again where the sun throws its top."""
+    """Draw a thing's shadow: its footprint, and the same where the sun casts its top."""
     way = -_towards_sun(world)
     reach = min(thing.height, 3.0) * np.hypot(way[0], way[1]) / -way[2]
     throw = reach * way[:2] / np.hypot(way[0], way[1])
@@ -175,12 +175,12 @@ def _cast(pen: Any, thing: Thing, world: World) -> None:
 
 
 def _texel(x: float, y: float) -> tuple[float, float]:
-    """Where a place of the world is in the ground's picture: column, row."""
+    """Column and row of a place in the picture of the ground."""
     return (x + _GROUND) / (2 * _GROUND) * _TEXELS, (_GROUND - y) / (2 * _GROUND) * _TEXELS
 
 
 def _noise(rng: np.random.Generator, cells: int) -> np.ndarray:
-    """Smooth noise from 0 to 1 with this many hills and valleys along a side, [_TEXELS, _TEXELS]."""
+    """Smooth noise from 0 to 1, [_TEXELS, _TEXELS], with this many hills along a side."""
     from PIL import Image
 
     coarse = Image.fromarray(rng.random((cells, cells), np.float32))
@@ -204,7 +204,7 @@ def _png(pixels: np.ndarray) -> bytes:
 
 
 def _backdrop(world: World) -> Iterator[str]:
-    """Hills around the horizon and a few towers, which tell directions apart."""
+    """Hills around the horizon and a few towers, so that directions look different."""
     rng = np.random.default_rng([0x4177, world.seed])
     for _ in range(14):
         angle, far = rng.uniform(-np.pi, np.pi), rng.uniform(55, 90)
@@ -218,7 +218,7 @@ def _backdrop(world: World) -> Iterator[str]:
 
 
 def _walls(world: World) -> Iterator[str]:
-    """Each side has its colour, in panels of two shades and uneven lengths, which tell how far along one is."""
+    """Each side has its own colour. Panels of two shades and uneven lengths show the position along it."""
     rng = np.random.default_rng([0x3A11, world.seed])
     for side, colour in enumerate(world.walls):
         angle = side * np.pi / 2
@@ -343,7 +343,7 @@ def _shape(
     colour: Colour,
     material: str = "plain",
 ) -> str:
-    """A mesh of its own size that stands at height `base`, in the middle of the thing."""
+    """A scaled mesh at height `base` in the middle of the thing."""
     name, vertices = f"{mesh}{len(meshes)}", _cone() if mesh == "cone" else _ROOF
     meshes.append(f'<mesh name="{name}" vertex="{vertices}" scale="{_text(scale)}"/>')
     quaternion = f"{np.cos(thing.yaw / 2):.6g} 0 0 {np.sin(thing.yaw / 2):.6g}"

@@ -1,4 +1,4 @@
-"""The worlds of the navigation task: what stands where, and what a robot bumps into. All of it follows from a seed."""
+"""The worlds of the navigation task: obstacles, light and collisions, all determined by a seed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 HALF = 15.0  # m from the middle to the walls around a world
 WALL = 0.2  # m, half their thickness
-GAP = 1.3  # m that are left free between two obstacles, at least
+GAP = 1.3  # m, minimum gap between two obstacles
 ROBOT_RADIUS = 0.3  # m, of a circle around the robot
 
 Colour = tuple[float, float, float]  # red, green, blue from 0 to 1
@@ -29,7 +29,7 @@ class Thing:
     height: float
     colour: Colour
     accent: Colour
-    variety: float  # from 0 to 1, whatever else a kind lets vary
+    variety: float  # from 0 to 1, for other variations within a kind
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Weather:
 
 @dataclass(frozen=True)
 class World:
-    """Everything there is in a square of 2 · HALF metres, and how it is lit."""
+    """Everything in a square with sides of 2 · HALF metres, and its light."""
 
     seed: int
     things: tuple[Thing, ...]
@@ -97,7 +97,7 @@ def plan_world(seed: int) -> World:
 
 
 def _census(rng: np.random.Generator) -> Iterator[tuple[str, int]]:
-    """How many of each kind there are; the large ones come first, while there is room."""
+    """How many there are of each kind; large ones first, while there is room."""
     yield "house", int(rng.integers(3, 6))
     yield "silo", int(rng.integers(1, 3))
     yield "fence", int(rng.integers(4, 7))
@@ -111,7 +111,7 @@ def _census(rng: np.random.Generator) -> Iterator[tuple[str, int]]:
 
 
 def _find_room(rng: np.random.Generator, kind: str, things: list[Thing]) -> Thing | None:
-    """A thing that leaves GAP to every other one and to the walls, or None if there is no room."""
+    """A thing that keeps GAP to all others and to the walls, or None if there is no room."""
     for _ in range(30):
         thing = _draw(rng, kind)
         reach = np.hypot(*thing.box) + thing.radius
@@ -183,7 +183,7 @@ def _weather(rng: np.random.Generator) -> Weather:
 
 
 def _wall_colours(rng: np.random.Generator) -> Iterator[Colour]:
-    """One per side and far apart in hue, so that a wall tells where one looks."""
+    """One per side with clearly different hues, so that a wall shows the direction of view."""
     first = rng.random()
     for side in rng.permutation(4):
         yield _rgb((first + side / 4) % 1, rng.uniform(0.25, 0.5), rng.uniform(0.45, 0.75))

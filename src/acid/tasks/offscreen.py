@@ -1,4 +1,4 @@
-"""Drawing MuJoCo scenes without a screen: opened late, averaged down from a larger frame, closed before Python ends."""
+"""Draw MuJoCo scenes without a screen."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ mujoco: Any = untyped_mujoco  # a compiled module without type stubs
 class Offscreen:
     """Draws frames of one model: `size` pixels high, and `aspect` times that wide.
 
-    A frame is drawn `supersample` times larger and averaged down: in software that costs far less than multisampling
-    (1.1 against 2.5 ms a 64-px frame) and keeps the sub-pixel motion that small images need.
+    A frame is drawn `supersample` times larger and averaged down. In software that is faster than multisampling (1.1
+    instead of 2.5 ms per 64-px frame) and keeps the sub-pixel motion that small images need.
     """
 
     def __init__(self, model: Any, size: int, *, supersample: int = 2, aspect: float = 1.0) -> None:
@@ -34,7 +34,7 @@ class Offscreen:
         room.offwidth, room.offheight = max(room.offwidth, self._width), max(room.offheight, self._height)
 
     def draw(self, data: Any, camera: int | str = 0) -> np.ndarray:
-        """Pixels uint8 [size, size · aspect, 3] of the geoms, cameras and lights as they stand in the data."""
+        """Pixels uint8 [size, size · aspect, 3] of the scene in the data."""
         if self._renderer is None:
             self._renderer = self._open()
         self._renderer.update_scene(data, camera=camera)
@@ -56,7 +56,7 @@ class Offscreen:
 
 
 def draw_fast(model: Any) -> None:
-    """Give up what costs most in software: shadows, reflections and multisampling."""
+    """Switch off what is slowest in software: shadows, reflections and multisampling."""
     model.vis.quality.shadowsize = 0
     model.vis.quality.offsamples = 0
     model.mat_reflectance[:] = 0
@@ -65,14 +65,14 @@ def draw_fast(model: Any) -> None:
 def shrink(pixels: np.ndarray, factor: int) -> np.ndarray:
     """The mean of each factor × factor square, uint8 [H, W, 3] to [H/factor, W/factor, 3]."""
     total = np.zeros((pixels.shape[0] // factor, pixels.shape[1] // factor, 3), np.uint16)
-    for row in range(factor):  # whole strided planes: ten times faster than a reduction over tiny axes
+    for row in range(factor):  # adding strided planes is ten times faster than reducing over tiny axes
         for column in range(factor):
             total += pixels[row::factor, column::factor]
     return (total // factor**2).astype(np.uint8)
 
 
 def _close_at_exit(offscreen: Offscreen) -> None:
-    """Free the GL context before the interpreter tears its libraries down: a late one prints a traceback."""
+    """Free the GL context before Python unloads its libraries; later it would print a traceback."""
     reference = weakref.ref(offscreen)
 
     def close() -> None:

@@ -1,4 +1,4 @@
-"""Pictures of particles on a table, drawn by MuJoCo from the published camera; no simulator of MuJoCo is involved."""
+"""Pictures of particles on a table from the published camera. MuJoCo only draws; it simulates nothing."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ _XML = """
 
 
 class ParticleScene:
-    """Draws chains as a row of capsules, and loose grains as balls; `count` particles, images of `size` pixels."""
+    """Draws chains as capsules and loose grains as balls: `count` particles, images of `size` pixels."""
 
     def __init__(self, count: int, size: int, *, chain: bool, colour: str, shadows: bool = False) -> None:
-        """colour: "r g b" from 0 to 1. Shadows cost about four times the rest of the picture."""
+        """colour: "r g b" from 0 to 1. Shadows make drawing about five times slower."""
         self._chain = chain
         shape = "capsule" if chain else "sphere"
         geom = f'<geom type="{shape}" size="0.1 0.1" rgba="{colour} 1"/>'

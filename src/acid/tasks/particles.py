@@ -1,9 +1,9 @@
-"""Particles on a plane, pushed about: position-based dynamics, compiled on first use and then kept on disk.
+"""Particles pushed on a plane: position-based dynamics, compiled by numba on first use and cached on disk.
 
-One substep predicts where each particle goes by itself, corrects these places until the constraints hold (bonds,
-bending, contacts, friction, the pusher, the ground), and takes the velocity from the difference. A contact remembers
-within a substep how much it has corrected so far: it may only push, and friction only up to a share of that push. So
-what rests on the ground stays where it is.
+One substep predicts where each particle would go freely, corrects the positions until the constraints hold (bonds,
+bending, contacts, friction, the pusher, the ground), and takes the velocity from the difference. Within a substep, a
+contact remembers how much it has corrected so far: it may only push, and friction is limited to a share of that push.
+So particles at rest on the ground stay where they are.
 
 Lengths are in task units (1 = 10 cm), times in seconds, z is up and the ground is at z = 0. All particles have the same
 mass and do not turn. No random number, no clock and no parallelism: same state, same push, same result, bit for bit.
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 
-LOWERING = 0.25  # s, to bring the pusher down and again to raise it
+LOWERING = 0.25  # s, for lowering the pusher and for raising it
 CLEARANCE = 0.5  # height of the raised pusher
 SETTLING = 2.0  # s, at most, after the pusher was raised
 REST_SPEED = 0.01  # units/s; a scene slower than this for REST_STEPS substeps is frozen until the pusher comes near
@@ -27,7 +27,7 @@ SEARCH_EVERY = 8  # substeps between searches for pairs that may touch
 
 
 class Physics(NamedTuple):
-    """The constants of a scene. Leave them: another substep or number of iterations gives other results."""
+    """The constants of a scene. Changing the substep or the number of iterations changes the results."""
 
     iterations: int  # of the constraints, each substep
     static_friction: float  # among particles and with the ground
@@ -37,17 +37,17 @@ class Physics(NamedTuple):
     pusher_across: float  # half extent across the motion
     pusher_rounding: float  # added around the rectangle; a rectangle of size zero becomes a cylinder
     bond: float = 0.0  # distance of neighbours in a chain; 0 for loose grains
-    bending: float = 0.0  # share of the way to straight that second neighbours are moved in an iteration
+    bending: float = 0.0  # share of the way to a straight line that second neighbours move per iteration
     apart: int = 1  # particles that are fewer places apart in a chain do not collide
     substep: float = 1 / 480
     gravity: float = 9.8
     damping: float = 0.99  # of the velocity, each substep
-    max_speed: float = 1.5  # also of coming apart: a pusher lowered onto grains must not fire them
+    max_speed: float = 1.5  # also limits separation: a pusher lowered onto grains must not shoot them away
     pusher_speed: float = 0.5
 
 
 def _compiled(**options: Any) -> Callable[[Callable], Callable]:
-    """numba.njit with the result kept on disk, or only in memory where no folder can be written."""
+    """numba.njit with a cache on disk, or in memory where no folder can be written."""
 
     def compile_later(function: Callable) -> Callable:
         try:
@@ -183,7 +183,7 @@ def _substep(x, v, p, radii, pairs, found, touch, ground, side, pusher, with_pus
 
 @_compiled()
 def _keep_bonds(p, forward, ph):  # type: ignore[no-untyped-def]
-    """Neighbours to their distance, from one end and then from the other: a correction travels the whole way."""
+    """Restore the distance of neighbours, alternately from either end, so that corrections reach the whole chain."""
     last = len(p) - 1
     for step in range(last):
         i = step if forward else last - 1 - step
@@ -198,7 +198,7 @@ def _bend(p, ph):  # type: ignore[no-untyped-def]
 
 @_compiled(inline="always")
 def _pull(p, i, j, rest, stiffness):  # type: ignore[no-untyped-def]
-    """Move two particles along their line, half each, so that this share of their deviation from `rest` goes."""
+    """Move two particles along their line, half each, to remove this share of their deviation from `rest`."""
     dx, dy, dz = p[j, 0] - p[i, 0], p[j, 1] - p[i, 1], p[j, 2] - p[i, 2]
     distance = np.sqrt(dx * dx + dy * dy + dz * dz)
     share = 0.5 * stiffness * (1 - rest / distance) if distance > 0 else 0.0
@@ -212,7 +212,7 @@ def _pull(p, i, j, rest, stiffness):  # type: ignore[no-untyped-def]
 
 @_compiled(inline="always")
 def _friction(size, normal, ph):  # type: ignore[no-untyped-def]
-    """Share of a friction correction of this size that a contact pressed by `normal` can give: all, or it slides."""
+    """Share of a friction correction of this size that a contact with this push can give: 1, or less if it slides."""
     if size <= ph.static_friction * normal:
         return 1.0
     return ph.sliding_friction * normal / size
@@ -220,7 +220,7 @@ def _friction(size, normal, ph):  # type: ignore[no-untyped-def]
 
 @_compiled()
 def _separate(p, x, radii, pairs, found, touch, ph):  # type: ignore[no-untyped-def]
-    """Particles apart, with friction. touch [pairs, 4]: push so far, friction so far x, y, z."""
+    """Separate particles, with friction. touch [pairs, 4]: push so far, friction so far x, y, z."""
     for k in range(found):
         i, j = pairs[k, 0], pairs[k, 1]
         rest = radii[i] + radii[j]
@@ -232,7 +232,7 @@ def _separate(p, x, radii, pairs, found, touch, ph):  # type: ignore[no-untyped-
         nx, ny, nz = (dx / distance, dy / distance, dz / distance) if distance > 1e-9 else (0.0, 0.0, 1.0)
         normal = max(touch[k, 0] + rest - distance, 0.0)
         change = normal - touch[k, 0]
-        # How far one slid along the other in this substep, and what friction would have to give to undo it.
+        # How far one slid along the other in this substep, and the friction that would undo it.
         ux = (p[i, 0] - x[i, 0]) - (p[j, 0] - x[j, 0])
         uy = (p[i, 1] - x[i, 1]) - (p[j, 1] - x[j, 1])
         uz = (p[i, 2] - x[i, 2]) - (p[j, 2] - x[j, 2])
@@ -253,7 +253,7 @@ def _separate(p, x, radii, pairs, found, touch, ph):  # type: ignore[no-untyped-
 
 @_compiled()
 def _stand(p, x, radii, ground, ph):  # type: ignore[no-untyped-def]
-    """Particles on the ground, with friction. ground [P, 3]: push so far, friction so far x, y."""
+    """Keep particles above the ground, with friction. ground [P, 3]: push so far, friction so far x, y."""
     for i in range(len(p)):
         normal = max(ground[i, 0] + radii[i] - p[i, 2], 0.0)
         if normal == 0 and ground[i, 0] == 0:
@@ -298,7 +298,7 @@ def _is_near(x, radii, pusher, ph):  # type: ignore[no-untyped-def]
 
 @_compiled()
 def _push_aside(p, x, radii, side, pusher, ph):  # type: ignore[no-untyped-def]
-    """Particles out of the pusher, sideways only, with friction along its side. side [P, 2]: push, friction so far."""
+    """Move particles out of the pusher, sideways only, with friction. side [P, 2]: push so far, friction so far."""
     for i in range(len(p)):
         if pusher[6] > p[i, 2] + radii[i]:
             continue

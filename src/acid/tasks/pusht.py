@@ -1,4 +1,4 @@
-"""Push-T: gym-pusht's T-shaped block and the disc that pushes it, asked to match a whole scene."""
+"""Push-T: gym-pusht's disc and T-shaped block, which must both match the goal scene."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from acid.tasks import drawing
 from acid.tasks.base import Task, checked_size, on_circle
 
-os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # pygame greets on stdout when it is imported
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # pygame prints a greeting when it is imported
 
 import gymnasium
 from gym_pusht.envs.pusht import PushTEnv
@@ -39,7 +39,7 @@ _AGENT_LAYERS = [(0.0, (65.0, 105.0, 225.0)), (-4.0, (78.0, 126.0, 255.0))]
 
 
 class _World(PushTEnv):
-    """gym-pusht's physics, loaded from and read into a state vector at every control step."""
+    """gym-pusht's physics, loaded from a state vector and read back at every control step."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,11 +62,10 @@ class _World(PushTEnv):
         return np.array([*pose, *agent.velocity, *block.velocity, block.angular_velocity])
 
     def _renew_bodies(self) -> None:
-        """Forget the past. pymunk keeps contacts, corrections of overlaps and search trees from one step to the next,
-        out of sight, and with them the future would depend on more than the state.
+        """Remove what pymunk keeps from step to step (contacts, corrections, search trees): only the state may matter.
 
-        Contacts are solved in an order that depends on the ids of shapes, so the counter is put back too. A whole new
-        space would do the same, but pymunk does not free all of its memory (12 kB a step).
+        The order in which contacts are solved depends on the ids of shapes, so their counter is reset too. A new space
+        would also work, but pymunk does not free all of its memory (12 kB per step).
         """
         space = self.space
         space.remove(*self.agent.shapes, self.agent, *self.block.shapes, self.block)
@@ -79,10 +78,10 @@ class PushT(Task):
     """Actions: displacement of the agent's target from its position in 100 px of the 512-px world, in [−1, 1]²; 0.1 s
     a step. A controller pulls the agent towards the target; targets stay inside the world.
 
-    The goal is an image, so the marker that the original task draws at its one goal pose is left out.
+    The goal is an image, so the original task's marker of its one goal pose is not drawn.
 
-    The state is the truth, and the simulator is loaded from it at every step. So it can be stored and restored without
-    any rounding, and an episode restored at any of its steps goes on as it was recorded.
+    The simulator is loaded from the state at every step. So a state can be stored and restored without rounding, and an
+    episode that is restored at any step continues as it was recorded.
     """
 
     name: ClassVar[str] = "pusht"
@@ -163,7 +162,7 @@ def _draw_walls(canvas: drawing.Canvas) -> drawing.Canvas:
 
 
 def _rotation(angle: float) -> np.ndarray:
-    """Turns row vectors of the block's frame into the world's: local @ rotation."""
+    """The matrix that turns row vectors of the block's frame into the world's: local @ rotation."""
     cos, sin = math.cos(angle), math.sin(angle)
     return np.array([[cos, sin], [-sin, cos]])
 
@@ -179,7 +178,7 @@ def to_block(state: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def _box(state: np.ndarray, margin: float) -> tuple[float, float, float, float]:
-    """Lowest x and y, highest x and y that the block reaches, and a margin around."""
+    """The block's bounding box with a margin: lowest x, lowest y, highest x, highest y."""
     corners = to_world(state, CORNERS)
     (x0, y0), (x1, y1) = (corners.min(0) - margin).tolist(), (corners.max(0) + margin).tolist()
     return x0, y0, x1, y1
@@ -205,7 +204,7 @@ def _draw_state(rng: np.random.Generator) -> np.ndarray:
 
 @dataclass
 class _Push:
-    """One push: where to touch the block, and how to go on from there."""
+    """One push: where to touch the block, and how to push."""
 
     contact: np.ndarray  # [2] in the block's frame, on its outline
     normal: np.ndarray  # [2] in the block's frame, outwards
@@ -241,11 +240,11 @@ _SHARES /= _SHARES.sum()
 
 
 class PushTBehaviour:
-    """Pushes the block at random places in random directions: towards its centre of gravity it slides, else it turns.
+    """Pushes the block at random places in random directions.
 
-    Each push draws a point of the outline, goes there without crossing the block, and pushes inwards at up to 40° from
-    the normal, until its time is over or it slips off. Pushes that start nearby and that keep the block away from the
-    walls are preferred.
+    Each push picks a point of the outline, goes there without crossing the block, and pushes inwards at up to 40° from
+    the normal until its time is over or it slips off. It prefers pushes that start nearby and that keep the block away
+    from the walls.
     """
 
     TRAVEL = 0.3  # action length on the way to a push
@@ -257,7 +256,7 @@ class PushTBehaviour:
     SAFE = AGENT_RADIUS + 4.0  # px to keep between the agent's centre and the block on the way
     SLIPPED = AGENT_RADIUS + 10.0  # px between the agent's centre and the block when a push has missed
     MIDDLE = (130.0, WORLD - 130.0)  # px, where the block's centre should stay
-    TREMBLE = (0.03, 0.2)  # action noise of an episode, lowest and highest: a planner tries actions that jump
+    TREMBLE = (0.03, 0.2)  # action noise of an episode, lowest and highest; planners try noisy actions too
     INERTIA = 0.3  # share of the last action in the next
 
     def __init__(self, rng: np.random.Generator) -> None:
@@ -281,7 +280,7 @@ class PushTBehaviour:
         return push.steps <= 0 or bool(slipped) or self._drives_out(state, push, distance=15)
 
     def _follow(self, state: np.ndarray, push: _Push) -> np.ndarray:
-        """The action that goes on with a push, [2]."""
+        """The next action of a push, [2]."""
         if not push.started:
             push.patience -= 1
             push.started = bool(np.linalg.norm(push.beside(state, 3) - state[_AGENT]) < 8)
@@ -304,14 +303,14 @@ class PushTBehaviour:
         return _Push(start + rng.random() * (end - start), normal, turn, steps, speed)
 
     def _merit(self, state: np.ndarray, push: _Push) -> float:
-        """Near is good, with some luck; driving the block to a wall is bad; having no room beside it is worse."""
+        """Prefers near pushes, with some chance; avoids driving the block to a wall, and places without room."""
         beside = push.beside(state, 3)
         merit = -float(np.linalg.norm(beside - state[_AGENT])) * self._rng.uniform(0.3, 1)
         merit -= 500 * self._drives_out(state, push, distance=40)
         return merit - 2000 * bool(np.any((beside < 25) | (beside > WORLD - 25)))
 
     def _drives_out(self, state: np.ndarray, push: _Push, distance: float) -> bool:
-        """Whether pushing on by `distance` px takes the block's centre out of the middle, or further out."""
+        """Whether pushing by `distance` px moves the block's centre out of the middle, or further out."""
         low, high = self.MIDDLE
         centre = to_world(state, CENTRE)
         after = centre + distance * push.direction(state)
@@ -319,7 +318,7 @@ class PushTBehaviour:
         return farther > far
 
     def _way(self, state: np.ndarray, push: _Push) -> np.ndarray:
-        """The next point [2] on a way to the push that does not cross the block."""
+        """The next point [2] on a path to the push that does not cross the block."""
         for gap in (3, 15):
             if self._is_free(state, push.beside(state, gap)):
                 return push.beside(state, gap)
@@ -330,7 +329,7 @@ class PushTBehaviour:
             return self._on_orbit(centre, angle)
         push.spin = push.spin or math.copysign(1, _wrap(math.atan2(there[1], there[0]) - angle))
         ahead = self._on_orbit(centre, angle + 0.5 * push.spin)
-        if np.any((ahead < 5) | (ahead > WORLD - 5)):  # no room between block and wall: the other way around
+        if np.any((ahead < 5) | (ahead > WORLD - 5)):  # no room between block and wall: go around the other side
             push.spin = -push.spin
             ahead = self._on_orbit(centre, angle + 0.5 * push.spin)
         return ahead
@@ -339,7 +338,7 @@ class PushTBehaviour:
         return centre + self.ORBIT * np.array([math.cos(angle), math.sin(angle)])
 
     def _is_free(self, state: np.ndarray, point: np.ndarray) -> bool:
-        """Whether the straight way from the agent to a point keeps off the block."""
+        """Whether the straight path from the agent to a point avoids the block."""
         way = state[_AGENT] + np.linspace(0, 1, 9)[1:, None] * (point - state[_AGENT])
         gaps = clearance(state, way)
         return bool((gaps >= min(self.SAFE, gaps[-1]) - 2).all())

@@ -1,4 +1,4 @@
-"""Reacher: dm_control's two-link arm, asked to match a whole pose instead of touching a target."""
+"""Reacher: dm_control's two-link arm, which must match a whole pose instead of touching a target."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Reacher(MujocoTask):
         return state[_QPOS]
 
     def error(self, state: np.ndarray, goal_state: np.ndarray) -> float:
-        """The larger of the two joint errors in rad. Whole turns of the shoulder look alike and count as equal."""
+        """The larger of the two joint errors in rad. Whole turns of the shoulder count as equal."""
         difference = self.pose(state) - self.pose(goal_state)
         return float(np.abs((difference + np.pi) % (2 * np.pi) - np.pi).max())
 
@@ -71,15 +71,15 @@ class _Segment:
 class ReacherBehaviour:
     """Reaching random poses, and now and then smooth random torques, in segments of 0.4 to 1.2 s.
 
-    It moves as a trained controller would, which is what published data come from: smooth, damped, hardly any noise.
-    So the data cover few of the actions that a search will try. (A frame does not show how fast the arm moves: every
-    unit of speed at the start of a plan is an error that no planner can see.)
+    It moves like a trained controller, the source of published data: smooth, damped, with hardly any noise. So the data
+    cover few of the actions that a search tries. (A frame does not show how fast the arm moves, so speed at the start
+    of a plan is an error that no planner can see.)
     """
 
     WANDERING = 0.1  # share of the segments with random torques
     SMOOTHNESS = 0.95  # correlation of the wandering torque from one step to the next
     TREMBLE = 0.02  # torque noise while reaching
-    DAMPING = np.array([0.3, 0.07])  # torque per rad/s while wandering; the wrist is light, more would make it chatter
+    DAMPING = np.array([0.3, 0.07])  # torque per rad/s while wandering; with more, the light wrist would oscillate
     REACH = 1.5  # rad, how far away a pose to reach may be
 
     def __init__(self, rng: np.random.Generator) -> None:
