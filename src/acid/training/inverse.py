@@ -21,6 +21,7 @@ from acid.verifier import LITE, LITE_FIT, PAPER, PAPER_FIT, Policy, Verifier, go
 class VerifierRecipe(Recipe):
     channels: tuple[int, ...] = ()  # of convolutions over two frames that are maps of tokens; none: a transformer alone
     euler_steps: int = 1  # of inference
+    kind: str = "prefix-suffix"  # of network: a name in acid.verifier.flow.NETWORKS
     mirror: bool = False  # learn every episode also mirrored left to right
     own_units: bool = False  # normalise actions by their own spread instead of as the world model does
 
@@ -65,6 +66,7 @@ def prepare(cls: type[Verifier] | type[Policy], job: Job) -> Trainable:
         size=recipe.network,
         channels=recipe.channels,
         euler_steps=recipe.euler_steps,
+        network=recipe.kind,
         scaler=None if recipe.own_units else dataset.model.scaler,
     )
 

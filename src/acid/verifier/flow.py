@@ -8,18 +8,21 @@ One Euler step from τ = 1 gives the *mean* action of the transition, many steps
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from acid.errors import ShapeError
+from acid.errors import ShapeError, look_up
 from acid.nn.embeddings import TimeEmbedding
 from acid.nn.prefix_suffix import Memory, PrefixSuffixTransformer, TransformerSize
 
+# How the two frames and the noisy action become a velocity: `remember(prefix)` and `answer(suffix, memory)`, given a
+# TransformerSize. To add a network, write its class and name it here; recipes and checkpoints choose it by name.
+NETWORKS: Mapping[str, type[nn.Module]] = {"prefix-suffix": PrefixSuffixTransformer}
 PAPER = TransformerSize(width=192, depth=4, heads=3)
 LITE = TransformerSize(width=96, depth=2, heads=3)
 
@@ -40,6 +43,7 @@ class FlowConfig:
     noise: Literal["zero", "fixed"] = "zero"  # where the steps start: at 0, or at one draw shared by all transitions
     merge: bool = False  # read each frame as one prefix token instead of P: much faster where P is large
     channels: tuple[int, ...] = ()  # if any: look at both frames, as square maps, with convolutions that halve the side
+    network: str = "prefix-suffix"  # of NETWORKS
     conditions: int = 0  # how many values the integer has that the network is told besides the two frames; 0: none
 
     def __post_init__(self) -> None:
@@ -85,7 +89,7 @@ class ActionFlow(nn.Module):
         self.embed_condition = nn.Embedding(config.conditions, width) if config.conditions else None
         self.embed_action = nn.Linear(config.action_size, width)
         self.embed_time = TimeEmbedding(width)
-        self.transformer = PrefixSuffixTransformer(config.size)
+        self.transformer: Any = look_up(NETWORKS, config.network, "network of a verifier")(config.size)
         self.to_velocity = nn.Linear(width, config.action_size)
 
     def set_latent_statistics(self, latents: Tensor) -> None:

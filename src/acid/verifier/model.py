@@ -74,13 +74,15 @@ class FlowModel(nn.Module):
         merge: bool = False,
         channels: tuple[int, ...] = (),
         euler_steps: int = 1,
+        network: str = "prefix-suffix",
         scaler: ActionScaler | None = None,
     ) -> tuple[Self, FlowFit]:
         """A fresh model and what it will be fitted to, transitions whose actions are in environment units.
 
         Without a scaler, one is fitted: mean and standard deviation of each dimension over the training transitions.
         A tenth of the episodes is held out, or of the transitions where there are fewer than ten episodes. `merge` and
-        `channels` decide how frames are read, `euler_steps` how the fitted flow is integrated: see `FlowConfig`.
+        `channels` decide how frames are read, `euler_steps` how the fitted flow is integrated, `network` which
+        of NETWORKS it is: see `FlowConfig`.
         """
         chosen, held_out = transitions.split(training.held_out, training.seed)
         scaler = scaler or fit_scaler(transitions.actions[transitions.start[chosen]])
@@ -94,6 +96,7 @@ class FlowModel(nn.Module):
             steps=euler_steps,
             merge=merge,
             channels=channels,
+            network=network,
             conditions=transitions.conditions,
         )
         with torch.random.fork_rng(devices=[]):
