@@ -36,7 +36,7 @@ def test_the_median_gain_is_drawn(findings: Findings, tmp_path: Path, monkeypatc
     path = draw_median_gain(findings, STUDY, tmp_path / "figures", "median")
     assert np.asarray(Image.open(path)).std() > 0
     errors = [{row.instance: row.final_error for row in findings.rows(STUDY, name)} for name in STUDY.conditions]
-    gains = sorted(errors[0], key=lambda instance: errors[1][instance] - errors[0][instance])
+    gains = sorted(errors[0], key=lambda instance: (errors[1][instance] - errors[0][instance], instance))
     assert [(name, lam, instance.id) for name, lam, instance in played] == [
         ("original", None, gains[1]),
         ("acid", 0.2, gains[1]),

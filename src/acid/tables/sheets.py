@@ -29,7 +29,7 @@ def draw_median_gain(findings: Findings, study: Study, folder: Path, name: str) 
         one: {row.instance: row for row in findings.rows(study, one)} for one in (BASELINE, "acid")
     }
     original, acid = rows[BASELINE], rows["acid"]
-    shared = sorted(original.keys() & acid.keys(), key=lambda i: acid[i].final_error - original[i].final_error)
+    shared = sorted(original.keys() & acid.keys(), key=lambda i: (acid[i].final_error - original[i].final_error, i))
     chosen = shared[len(shared) // 2]
     protocol = study.protocol(findings.episodes)
     bench = Bench(findings.cell(study), study.spec(), protocol)
