@@ -100,6 +100,19 @@ def test_rows_of_another_lambda_are_not_shown(findings: Findings):
     assert [row.lam for row in findings.rows(REACHER, "acid")] == [0.9] * 3
 
 
+def test_a_study_may_be_compared_with_another(findings: Findings):
+    few = Study(
+        "reacher", "lewm", ("proposal",), {"samples": 40}, budget=10, options={"std_init": 0.3}, against=REACHER
+    )
+    both = Findings(replace(TABLE, studies=(REACHER, few)), findings.options)
+    write_rows(both, few, "proposal", [{"success": k < 6} for k in range(8)])
+    line = next(line for line in both.lines() if line.condition == "proposal")
+    assert line.study.spec().options == {"std_init": 0.3}
+    found = line.difference("success")
+    assert found is not None
+    assert (found.n, found.difference) == (7, pytest.approx(4 / 7))  # of those that Original counts
+
+
 def test_what_is_missing_compares_with_nothing(findings: Findings):
     assert findings.compare(REACHER, "acid", BASELINE, "success") is not None
     assert findings.compare(CUBE, "acid", BASELINE, "success") is None
