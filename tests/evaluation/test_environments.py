@@ -5,7 +5,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
-from evaluation_fakes import Line
+from evaluation_fakes import Line, PathLine
 
 from acid.errors import AcidError
 from acid.evaluation import Protocol, as_task
@@ -128,7 +128,36 @@ def test_starts_come_from_resets_and_goals_from_acting_at_random():
     assert [i.id for i in draw_from_environment(task, Protocol(4, episodes=3))] == [i.id for i in drawn[:3]]
 
 
+def test_instances_are_named_by_their_states():
+    """Rows of an environment that has changed since are not those of the same episode."""
+
+    class Wider(Point):
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.place = 2 * self.place
+            return self.place, {}
+
+    ids = [{i.id for i in draw_from_environment(as_task(env, observe=see), Protocol(4, episodes=3))}
+           for env in (Point(), Wider())]  # fmt: skip
+    assert not ids[0] & ids[1]
+
+
+def test_a_task_may_draw_goals_of_its_own():
+    class Goals(Line):
+        def reset(self, *, seed=None, options=None):
+            self.position = np.array([float(seed or 0)])
+            return self.render(), {}
+
+        def draw_goal(self, rng):
+            return self.position + 30
+
+    for instance in draw_from_environment(Goals(), Protocol(None, episodes=3)):
+        assert instance.goal_state == instance.start_state + 30
+
+
 def test_what_cannot_be_drawn_is_told():
+    with pytest.raises(AcidError, match="instances of 'pathline' hold frames before the start or a path"):
+        draw_from_environment(PathLine(), Protocol(4, episodes=2))
     easy = as_task(Point(), observe=see, success=lambda state, goal: True)
     with pytest.raises(AcidError, match="only 0 of 40 random starts of 'point' are not solved"):
         draw_from_environment(easy, Protocol(4, episodes=2))

@@ -214,6 +214,7 @@ def test_what_cannot_be_compared_is_named():
     ("agents", "options", "message"),
     [
         ({}, {}, "there are no agents to evaluate"),
+        ({"a": Walker()}, {"instances": []}, "there are no instances to play"),
         ({"a/b": Walker()}, {}, "must not be empty or contain a path, got 'a/b'"),
         ({"": Walker()}, {}, "must not be empty or contain a path, got ''"),
         ({"a": Walker()}, {"budget": 0}, "budget must be at least 1, got 0"),
@@ -238,6 +239,15 @@ def test_named_tasks_are_played_on_what_is_shipped_with_them():
         evaluate("recher", {"noop": NoOpAgent(np.zeros(2))})
     with pytest.raises(DataError, match="was drawn with goal_offset 25, not 10"):
         evaluate("reacher", {"noop": NoOpAgent(np.zeros(2))}, goal_offset=10)
+
+
+def test_a_class_of_ones_own_is_a_task_by_name(tmp_path: Path):
+    found = evaluate("evaluation_fakes:Line", {"walker": Walker()}, episodes=3, results=tmp_path)
+    assert {row.task for row in found.rows} == {"line"}
+    assert len(found.rows) == 3
+    again = Walker()
+    evaluate("evaluation_fakes:Line", {"walker": again}, episodes=3, results=tmp_path)
+    assert not again.calls  # the same starts and goals were drawn
 
 
 def test_cells_are_compared_under_their_conditions(tmp_path: Path):

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 
 from acid.errors import AcidError
-from acid.evaluation.protocol import Instance, Instances, Protocol
+from acid.evaluation.protocol import Instance, Instances, Protocol, digest
 from acid.tasks import Setup, Task
 
 Comparer = Callable[[np.ndarray, np.ndarray], Any]
@@ -116,22 +116,31 @@ def as_task(
 
 
 def draw_from_environment(task: Task, protocol: Protocol) -> Instances:
-    """Starts from resets, and goals that random actions reach from there; only starts that are not solved already."""
+    """Starts from resets; goals that random actions reach from there, or that the task draws by itself.
+
+    Only starts that are not solved already.
+    """
+    if task.setup.judges_paths or task.setup.context > 1:
+        raise AcidError(f"instances of {task.name!r} hold frames before the start or a path; pass instances=")
     if not all(np.isfinite(bound).all() for bound in task.action_bounds):
         raise AcidError(f"{task.name!r} has no finite action bounds to act at random within; pass instances=")
-    offset, drawn = protocol.goal_offset or 25, []
+    drawn: list[Instance] = []
     for draw in range(20 * protocol.episodes):
         if len(drawn) == protocol.episodes:
             break
         rng = np.random.default_rng([protocol.seed, draw, protocol.split == "test"])
         task.reset(seed=int(rng.integers(2**31)))
         start = task.get_state()
-        for _ in range(offset):
-            task.advance(rng.uniform(*task.action_bounds))
-        goal = task.get_state()
+        goal = task.draw_goal(rng) if protocol.goal_offset is None else _wander(task, protocol.goal_offset, rng)
         if not task.success(start, goal):
-            name = f"s{protocol.seed}-{protocol.split}-{draw:05d}-g{offset}"
+            name = f"s{protocol.seed}-{protocol.split}-{draw:05d}-g{protocol.goal_offset or ''}-{digest([start, goal])}"
             drawn.append(Instance(name, draw, 0, start, goal, len(drawn)))
     if len(drawn) < protocol.episodes:
         raise AcidError(f"only {len(drawn)} of {20 * protocol.episodes} random starts of {task.name!r} are not solved")
     return Instances(tuple(drawn))
+
+
+def _wander(task: Task, steps: int, rng: np.random.Generator) -> np.ndarray:
+    for _ in range(steps):
+        task.advance(rng.uniform(*task.action_bounds))
+    return task.get_state()

@@ -112,6 +112,8 @@ def evaluate(
     contenders = [_contender(name, agent) for name, agent in agents.items()]
     if instances is None:
         instances = _instances(chosen, contenders, protocol)
+    if not len(instances):
+        raise AcidError("there are no instances to play")
     names = [contender.condition for contender in contenders]
     against = baseline or (BASELINE if BASELINE in names else names[0])
     if against not in names:

@@ -162,6 +162,11 @@ def plan_seed(seed: int, instance_id: str, plan: int) -> int:
     return int.from_bytes(hashlib.sha256(f"{seed}/{instance_id}/{plan}".encode()).digest()[:4])
 
 
+def digest(states: Sequence[np.ndarray]) -> str:
+    """Eight hexadecimal digits that change with any of the states."""
+    return hashlib.sha256(np.ascontiguousarray(states, dtype="<f8").tobytes()).hexdigest()[:8]
+
+
 def stable_number(text: str) -> int:
     """A stable number for a name (`hash` differs from process to process)."""
     return zlib.crc32(text.encode())
@@ -182,6 +187,5 @@ def _cut(episodes: Episodes, episode: int, step: int, task: Task, protocol: Prot
     else:
         (goal,) = episodes.read("state", np.array([now + offset]))
     named = [start, goal] if path is None else [task.pose(state) for state in (*before, *path)]
-    digest = hashlib.sha256(np.ascontiguousarray(named, dtype="<f8").tobytes()).hexdigest()[:8]
-    name = f"e{episode:05d}-t{step:04d}-g{'' if offset is None else offset}-{digest}"
+    name = f"e{episode:05d}-t{step:04d}-g{'' if offset is None else offset}-{digest(named)}"
     return Instance(name, episode, step, start, goal, draw, context=context, path=path)
