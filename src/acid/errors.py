@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -34,6 +34,16 @@ class UnknownNameError(AcidError, KeyError):
 
     def __str__(self) -> str:  # KeyError would print the repr
         return str(self.args[0])
+
+
+def named(entries: Iterable[Any], kind: str) -> dict[str, Any]:
+    """A registry of things by their `name`; an AcidError if two of them have the same."""
+    registry: dict[str, Any] = {}
+    for entry in entries:
+        if entry.name in registry:
+            raise AcidError(f"there are two entries of the {kind} {entry.name!r}; give one of them another name")
+        registry[entry.name] = entry
+    return registry
 
 
 def look_up(registry: Mapping[str, T], name: str, kind: str) -> T:

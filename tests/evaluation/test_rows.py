@@ -179,7 +179,7 @@ def test_two_writers_of_one_file_are_refused(tmp_path: Path):
 
 def test_numbers_that_json_cannot_hold_are_refused_before_writing(tmp_path: Path):
     path = tmp_path / "rows.jsonl"
-    with RowFile(path, SAME) as rows, pytest.raises(DataError, match="'i1' holds NaN or infinity"):
+    with RowFile(path, SAME) as rows, pytest.raises(DataError, match="'i1' cannot be written: final_error holds"):
         rows.append([row(0), row(1, final_error=math.nan)])
     assert path.read_bytes() == b""
 

@@ -70,6 +70,9 @@ class Cell:
             recorded = found.metadata.get(name, wanted)
             if recorded != wanted:
                 raise CheckpointError(f"{self.root / part} was made for the {name} {recorded!r}, not for {wanted!r}")
+        for below, recorded in found.metadata.get("built_on", {}).items():
+            if self.has(below) and checkpoint.fingerprint(self.root / below) != recorded:
+                raise CheckpointError(f"{self.root / part} was trained on another {below} than the one beside it")
         return found
 
     def fingerprints(self, parts: Sequence[str]) -> dict[str, str]:
@@ -175,6 +178,11 @@ class Bench:
     def model(self) -> Any:
         self.cell.stored("model")
         model = models.load(self.cell.root / "model", device=self._device)
+        if model.scaler.frameskip != self.task.frameskip:
+            raise CheckpointError(
+                f"{self.cell.root / 'model'} takes {model.scaler.frameskip} environment steps per model step, the task "
+                f"{self.cell.task!r} {self.task.frameskip}"
+            )
         size = self.task.action_size if not self.setup.judges_paths else model.scaler.env_size
         if model.scaler.env_size != size:
             raise CheckpointError(

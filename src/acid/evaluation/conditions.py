@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from acid.errors import AcidError, look_up
+from acid.errors import AcidError, look_up, named
 from acid.evaluation.agents import Agent, NoOpAgent, PlanningAgent, PolicyAgent, RandomAgent
 from acid.evaluation.kits import Kit
 from acid.evaluation.pools import Chooser, JudgedPool, PoolAgent
@@ -223,7 +223,7 @@ _ALL = (
         refuses=_refuse_policy,
     ),
 )
-CONDITIONS: Mapping[str, Condition] = {condition.name: condition for condition in _ALL}
+CONDITIONS: Mapping[str, Condition] = named(_ALL, "condition")
 
 
 def condition(name: str) -> Condition:

@@ -241,10 +241,13 @@ def _parse(path: Path) -> tuple[list[Row], int]:
 
 
 def _line(row: Row) -> bytes:
+    """Text that can be read again: a row that could not would make its whole file unreadable."""
     try:
-        return json.dumps(row.to_json(), allow_nan=False, ensure_ascii=False).encode() + b"\n"
-    except ValueError as error:
-        raise DataError(f"the row of instance {row.instance!r} holds NaN or infinity: {row.to_json()}") from error
+        text = json.dumps(row.to_json(), allow_nan=True, ensure_ascii=False)
+        Row.from_json(json.loads(text))
+    except (TypeError, ValueError) as error:
+        raise DataError(f"the row of instance {row.instance!r} cannot be written: {error}") from error
+    return text.encode() + b"\n"
 
 
 def _lock(file: BinaryIO, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from acid.errors import named
 from acid.tables.deformable import DEFORMABLE
 from acid.tables.navigation import NAVIGATION
 from acid.tables.planning import PLANNING
@@ -11,7 +12,7 @@ from acid.tables.program import choose, reproduce, write
 from acid.tables.proposals import PROPOSALS
 from acid.tables.table import Choice, Claim, Column, Findings, Line, Options, Study, Table
 
-TABLES: Mapping[str, Table] = {table.name: table for table in (PLANNING, DEFORMABLE, NAVIGATION, PROPOSALS)}
+TABLES: Mapping[str, Table] = named((PLANNING, DEFORMABLE, NAVIGATION, PROPOSALS), "table")
 
 __all__ = [
     "TABLES",
