@@ -164,6 +164,28 @@ def test_every_part_must_be_of_the_cell(tmp_path: Path, part: str):
         getattr(mixed, {"verifier": "kit"}.get(part, part))
 
 
+def test_parts_must_have_been_trained_on_those_beside_them(tmp_path: Path):
+    folder = copied("reacher", "lewm", tmp_path / "cell")
+    change_metadata(folder / "verifier", built_on={"model": "0" * 12})
+    with pytest.raises(CheckpointError, match="verifier was trained on another model than the one beside it"):
+        _ = bench(Cell("reacher", "lewm", folder)).kit
+    for name in shipped():
+        for part in Cell(*name.split("/")).root.iterdir():
+            if part.is_dir():
+                Cell(*name.split("/")).stored(part.name)  # those that are shipped were
+
+
+def test_another_frameskip_is_refused(tmp_path: Path):
+    folder = copied("reacher", "lewm", tmp_path / "cell")
+    content = json.loads((folder / "model" / "config.json").read_text())
+    frameskip = content["scaler"]["frameskip"]
+    content["scaler"] = {"mean": content["scaler"]["mean"] * frameskip, "std": content["scaler"]["std"] * frameskip}
+    content["scaler"]["frameskip"] = 1
+    (folder / "model" / "config.json").write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match="takes 1 environment steps per model step, the task 'reacher' 5"):
+        _ = bench(Cell("reacher", "lewm", folder)).model
+
+
 def test_a_readout_must_be_of_the_cell(tmp_path: Path):
     (tmp_path / "cell").mkdir()
     shutil.copytree(ASSETS / "rope" / "dinowm" / "readout", tmp_path / "cell" / "readout")
