@@ -114,6 +114,15 @@ def test_a_search_stays_on_the_device_and_reads_nothing_back(search: Search, chu
 
 
 @every_search
+def test_showing_a_search_to_an_observer_reads_nothing_back(search: Search) -> None:
+    shown = []
+    with on_cuda(search, observer=shown.append) as (planner, problem):
+        run(planner, problem)
+    assert len(shown) == getattr(search, "iterations", 1)
+    assert {iteration.total.device for iteration in shown} == {CUDA}
+
+
+@every_search
 def test_so_does_one_with_repeats_of_a_stochastic_model(search: Search) -> None:
     with on_cuda(search, NoisyWorld, repeats=2) as (planner, problem):
         run(planner, problem)

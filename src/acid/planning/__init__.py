@@ -9,6 +9,7 @@ from acid.planning.gradient import Gradient
 from acid.planning.icem import ICEM
 from acid.planning.mppi import MPPI
 from acid.planning.noise import derive_seed
+from acid.planning.observer import Iteration, Observer
 from acid.planning.parametrisation import Arc, Free, Parametrisation, StraightLine
 from acid.planning.planner import Planner
 from acid.planning.pool import Pool, draw_pool
@@ -41,6 +42,8 @@ __all__ = [
     "Free",
     "GoalDistance",
     "Gradient",
+    "Iteration",
+    "Observer",
     "Parametrisation",
     "Planner",
     "PolicyProposal",

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from acid.planning.costs import Evaluation
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
 from acid.planning.rows import Rows
 from acid.planning.search import (
-    Elites,
     Gaussian,
     Outcome,
+    Ranking,
     Std,
     check_counts,
     check_elites,
@@ -41,14 +40,14 @@ class CEM:
         check_std(self.std_init)
 
     def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
-        def step(proposal: Gaussian, rows: Rows, iteration: int) -> tuple[Gaussian, Evaluation, Elites]:
+        def step(proposal: Gaussian, rows: Rows, iteration: int) -> tuple[Gaussian, Ranking]:
             candidates = self.draw(objective, proposal, rows, streams)
             evaluation = objective(candidates, rows=rows, iteration=iteration)
             elites = lowest(evaluation.total, self.elites)
-            return Gaussian.fit(elites, candidates), evaluation, elites
+            return Gaussian.fit(elites, candidates), Ranking(candidates, evaluation, elites)
 
         proposal = Gaussian.around(mean, self.std_init)
-        proposal, trace = refine(step, proposal, iterations=self.iterations, tolerance=self.tolerance)
+        proposal, trace = refine(objective, step, proposal, iterations=self.iterations, tolerance=self.tolerance)
         return Outcome(proposal.mean, trace)
 
     def draw(self, objective: Objective, proposal: Gaussian, rows: Rows, streams: Streams) -> Tensor:

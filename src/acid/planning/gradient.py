@@ -12,7 +12,7 @@ from acid.planning.costs import Evaluation
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
 from acid.planning.rows import Rows
-from acid.planning.search import Gaussian, Outcome, Recorder, Std, check_counts, check_std, lowest
+from acid.planning.search import Gaussian, Outcome, Ranking, Recorder, Std, check_counts, check_std, lowest
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class Gradient:
         noise[:, 0] = 0
         candidates = objective.clamp(Gaussian.around(mean, self.std_init).sample(noise)).requires_grad_()
         optimiser = torch.optim.Adam([candidates], lr=self.learning_rate)
-        recorder = Recorder(len(mean))
+        recorder = Recorder(objective, len(mean))
         for iteration in range(self.iterations):
             evaluation = objective(candidates, rows=rows, iteration=iteration)
             best = lowest(evaluation.total, 1)
-            recorder.add(rows, evaluation, best)
+            recorder.add(rows, Ranking(candidates, evaluation, best))
             if iteration < self.iterations - 1:
                 candidates.grad = _gradient(evaluation, candidates)
                 optimiser.step()

@@ -8,14 +8,13 @@ import torch
 from torch import Tensor
 
 from acid.errors import PlanningError
-from acid.planning.costs import Evaluation
 from acid.planning.noise import Streams, colour
 from acid.planning.objective import Objective
 from acid.planning.rows import Rows
 from acid.planning.search import (
-    Elites,
     Gaussian,
     Outcome,
+    Ranking,
     Std,
     check_counts,
     check_elites,
@@ -60,7 +59,7 @@ class ICEM:
         count = round(self.keep * self.elites)
         best, kept = mean, mean.new_empty(len(mean), count, *mean.shape[1:])
 
-        def step(proposal: Gaussian, rows: Rows, iteration: int) -> tuple[Gaussian, Evaluation, Elites]:
+        def step(proposal: Gaussian, rows: Rows, iteration: int) -> tuple[Gaussian, Ranking]:
             nonlocal best, kept
             noise = streams.normal(rows, (self._samples(iteration), *mean.shape[1:]), like=mean)
             candidates = proposal.sample(colour(noise, self.colour))
@@ -73,10 +72,10 @@ class ICEM:
             elites = lowest(evaluation.total, self.elites)
             ranked = elites.take(candidates)
             best, kept = rows.put(best, ranked[:, 0]), rows.put(kept, ranked[:, :count])
-            return self._blend(proposal, Gaussian.fit(elites, candidates)), evaluation, elites
+            return self._blend(proposal, Gaussian.fit(elites, candidates)), Ranking(candidates, evaluation, elites)
 
         proposal = Gaussian.around(mean, self.std_init)
-        _, trace = refine(step, proposal, iterations=self.iterations, tolerance=self.tolerance)
+        _, trace = refine(objective, step, proposal, iterations=self.iterations, tolerance=self.tolerance)
         return Outcome(best, trace)
 
     def _samples(self, iteration: int) -> int:

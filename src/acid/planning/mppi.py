@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from acid.errors import PlanningError
-from acid.planning.costs import Evaluation
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
 from acid.planning.rows import Rows
@@ -16,6 +15,7 @@ from acid.planning.search import (
     Elites,
     Gaussian,
     Outcome,
+    Ranking,
     Std,
     check_counts,
     check_not_negative,
@@ -48,17 +48,17 @@ class MPPI:
             raise PlanningError(f"temperature must be positive, got {self.temperature}")
 
     def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
-        def step(proposal: Gaussian, rows: Rows, iteration: int) -> tuple[Gaussian, Evaluation, Elites]:
+        def step(proposal: Gaussian, rows: Rows, iteration: int) -> tuple[Gaussian, Ranking]:
             noise = streams.normal(rows, (self.samples, *mean.shape[1:]), like=mean)
             noise[:, 0] = 0  # candidate 0 is the current mean
             candidates = objective.clamp(proposal.sample(noise))
             evaluation = objective(candidates, rows=rows, iteration=iteration)
             elites = self._weigh(evaluation.total)
             std = elites.variance(candidates).sqrt().clamp(min=self.std_min)
-            return Gaussian(elites.mean(candidates), std), evaluation, elites
+            return Gaussian(elites.mean(candidates), std), Ranking(candidates, evaluation, elites)
 
         proposal = Gaussian.around(mean, self.std_init)
-        proposal, trace = refine(step, proposal, iterations=self.iterations, tolerance=self.tolerance)
+        proposal, trace = refine(objective, step, proposal, iterations=self.iterations, tolerance=self.tolerance)
         return Outcome(proposal.mean, trace)
 
     def _weigh(self, total: Tensor) -> Elites:

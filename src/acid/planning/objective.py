@@ -9,6 +9,7 @@ from torch import Tensor
 from acid.planning.costs import Cost, Description, Evaluation
 from acid.planning.finite import FiniteCheck
 from acid.planning.imagination import Imagination
+from acid.planning.observer import Observer
 from acid.planning.parametrisation import Space
 from acid.planning.rows import Rows
 from acid.types import Trajectory
@@ -19,12 +20,14 @@ class Objective:
     """The cost of B problems as a function of candidates for them.
 
     A candidate is a set of search variables [V, d]; without a parametrisation those are the actions [H, A].
+    observer: told about every iteration by the search's `Recorder`.
     """
 
     cost: Cost
     space: Space
     imagination: Imagination
     finite: FiniteCheck
+    observer: Observer | None = None
 
     def __call__(self, candidates: Tensor, *, rows: Rows, iteration: int) -> Evaluation:
         """Costs of candidates [R, N, V, d] for the problems `rows`; a PlanningError if one has no finite cost."""

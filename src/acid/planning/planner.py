@@ -16,6 +16,7 @@ from acid.planning.finite import FiniteCheck
 from acid.planning.imagination import Imagination, takes_seeds
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
+from acid.planning.observer import Observer
 from acid.planning.parametrisation import Free, Parametrisation, Space
 from acid.planning.precision import Precision, PrecisionName
 from acid.planning.proposals import Proposal
@@ -39,6 +40,7 @@ class Planner:
     noise: where candidates are drawn. On the "cpu" a seed means the same candidates on every device; on the "device"
         of the model nothing has to be moved.
     proposal: where a search starts if `plan` is given no `initial`.
+    observer: called with every `Iteration` of every search; it sees copies, so plans are the same without it.
     precision: "float32" computes as the model is; "bfloat16" runs encoder, rollout and cost terms under autocast.
 
     Problems are moved to the device of the model, and plans stay there.
@@ -59,6 +61,7 @@ class Planner:
         proposal: Proposal | None = None,
         repeats: int = 1,
         noise: Literal["cpu", "device"] = "cpu",
+        observer: Observer | None = None,
         precision: PrecisionName = "float32",
     ) -> None:
         check_counts(horizon=horizon, repeats=repeats)
@@ -74,6 +77,7 @@ class Planner:
         self.repeats = repeats
         self.proposal = proposal
         self.noise = noise
+        self.observer = observer
         self.precision = Precision(precision)
         self.scaler: ActionScaler | None = scaler if scaler is not None else getattr(model, "scaler", None)
         self.action_size = _action_size(self.scaler, action_size)
@@ -130,6 +134,7 @@ class Planner:
             space=Space(self.parametrisation, self.horizon, limits),
             imagination=imagination,
             finite=FiniteCheck(deferred=mean.device.type != "cpu"),
+            observer=self.observer,
         )
         return objective, mean, streams
 

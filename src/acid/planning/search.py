@@ -18,6 +18,7 @@ from acid.errors import PlanningError
 from acid.planning.costs import Evaluation
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
+from acid.planning.observer import Iteration
 from acid.planning.rows import Rows
 from acid.types import Trace
 
@@ -66,6 +67,15 @@ class Elites:
         return (taken.masked_fill(share == 0, 0.0) * share).sum(1)  # masked: 0 · NaN would be NaN
 
 
+@dataclass(frozen=True)
+class Ranking:
+    """The candidates of one iteration, what they cost and which of them count."""
+
+    candidates: Tensor  # [R, N, V, d]
+    evaluation: Evaluation
+    elites: Elites
+
+
 def lowest(total: Tensor, count: int) -> Elites:
     """The `count` candidates of lowest total cost [B, N], with equal shares; fewer where fewer are finite.
 
@@ -105,21 +115,23 @@ class Gaussian:
         return Gaussian(rows.put(self.mean, new.mean), rows.put(self.std, new.std))
 
 
-Step = Callable[[Gaussian, Rows, int], tuple[Gaussian, Evaluation, Elites]]
+Step = Callable[[Gaussian, Rows, int], tuple[Gaussian, Ranking]]
 
 
-def refine(step: Step, proposal: Gaussian, *, iterations: int, tolerance: float) -> tuple[Gaussian, Trace]:
+def refine(
+    objective: Objective, step: Step, proposal: Gaussian, *, iterations: int, tolerance: float
+) -> tuple[Gaussian, Trace]:
     """Apply `step(proposal, rows, iteration)` until each problem has converged or the iterations are used up.
 
     A problem has converged when its largest std falls below the tolerance. It is then left alone while the others go
     on, so its plan is the same in every batch. With tolerance 0 nothing is read back from the device.
     """
     rows = Rows.all(len(proposal.mean))
-    recorder = Recorder(len(rows))
+    recorder = Recorder(objective, len(rows))
     for iteration in range(iterations):
-        new, evaluation, elites = step(proposal.take(rows), rows, iteration)
+        new, ranking = step(proposal.take(rows), rows, iteration)
         proposal = proposal.put(rows, new)
-        recorder.add(rows, evaluation, elites)
+        recorder.add(rows, ranking, new)
         if tolerance > 0:
             rows = rows.where(new.std.flatten(1).amax(1) >= tolerance)
         if not len(rows):
@@ -128,13 +140,21 @@ def refine(step: Step, proposal: Gaussian, *, iterations: int, tolerance: float)
 
 
 class Recorder:
-    """Collects the trace. A problem that is no longer searched repeats its last values, up to J iterations."""
+    """Collects the trace and tells the observer, if there is one.
 
-    def __init__(self, problems: int) -> None:
+    A problem that is no longer searched repeats its last values in the trace, up to J iterations.
+    """
+
+    def __init__(self, objective: Objective, problems: int) -> None:
+        self._objective = objective
         self._problems = problems
         self._iterations: list[dict[str, dict[str, Tensor]]] = []
 
-    def add(self, rows: Rows, evaluation: Evaluation, elites: Elites) -> None:
+    def add(self, rows: Rows, ranking: Ranking, fitted: Gaussian | None = None) -> None:
+        """fitted: what a search that refines a Gaussian made of this iteration."""
+        if self._objective.observer is not None:
+            self._objective.observer(self._iteration(rows, ranking, fitted))
+        evaluation, elites = ranking.evaluation, ranking.elites
         now: dict[str, Mapping[str, Tensor]] = {
             "best": {"total": evaluation.total.amin(1)},
             "costs": {name: elites.mean(values) for name, values in evaluation.terms.items()},
@@ -146,6 +166,23 @@ class Recorder:
                 kind: {name: self._fill(kind, name, rows, new) for name, new in group.items()}
                 for kind, group in now.items()
             }
+        )
+
+    def _iteration(self, rows: Rows, ranking: Ranking, fitted: Gaussian | None) -> Iteration:
+        evaluation, elites = ranking.evaluation, ranking.elites
+        return Iteration(
+            number=len(self._iterations),
+            problems=rows.numbers,
+            candidates=_copy(ranking.candidates),
+            actions=_copy(self._objective.actions(ranking.candidates)),
+            total=_copy(evaluation.total),
+            terms=_copies(evaluation.terms),
+            spreads=_copies(evaluation.spreads),
+            weights=_copies(evaluation.weights),
+            elites=_copy(elites.index),
+            shares=_copy(elites.share),
+            mean=None if fitted is None else _copy(fitted.mean),
+            std=None if fitted is None else _copy(fitted.std),
         )
 
     def _fill(self, kind: str, name: str, rows: Rows, new: Tensor) -> Tensor:
@@ -160,6 +197,14 @@ class Recorder:
             return {name: torch.stack([values[kind][name] for values in padded]) for name in padded[0][kind]}
 
         return Trace(stack("best")["total"], stack("costs"), stack("spreads"), stack("weights"))
+
+
+def _copy(values: Tensor) -> Tensor:
+    return values.detach().clone()
+
+
+def _copies(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: _copy(tensor) for name, tensor in values.items()}
 
 
 def initial_std(std: Std, mean: Tensor) -> Tensor:

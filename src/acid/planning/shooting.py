@@ -9,7 +9,7 @@ from torch import Tensor
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
 from acid.planning.rows import Rows
-from acid.planning.search import Gaussian, Outcome, Recorder, Std, check_counts, check_std, lowest
+from acid.planning.search import Gaussian, Outcome, Ranking, Recorder, Std, check_counts, check_std, lowest
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,6 @@ class Shooting:
         candidates = objective.clamp(Gaussian.around(mean, self.std_init).sample(noise))
         evaluation = objective(candidates, rows=rows, iteration=0)
         best = lowest(evaluation.total, 1)
-        recorder = Recorder(len(mean))
-        recorder.add(rows, evaluation, best)
+        recorder = Recorder(objective, len(mean))
+        recorder.add(rows, Ranking(candidates, evaluation, best))
         return Outcome(best.take(candidates)[:, 0], recorder.trace(1))
