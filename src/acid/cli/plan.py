@@ -51,6 +51,8 @@ class Plan:
     seed: int = 0
     out: Path | None = None
     """Write a picture of the imagined and the executed steps here."""
+    rerun: Path | None = None
+    """Record the search, the imagined and the executed steps into this .rrd file, for the rerun viewer."""
     compute: On = field(default_factory=Compute)
 
     def run(self) -> None:
@@ -68,6 +70,7 @@ class Plan:
                 out=self.out,
                 device=self.compute.resolved,
                 precision=self.compute.planning_precision,
+                rerun=self.rerun,
             )
         )
 

@@ -26,7 +26,7 @@ from acid.evaluation.pools import SharedPool
 from acid.evaluation.protocol import Instances, Protocol, draw_instances
 from acid.evaluation.provenance import Provenance
 from acid.evaluation.searches import SearchSpec
-from acid.planning import Cost, Planner, PolicyProposal
+from acid.planning import Cost, Observer, Planner, PolicyProposal
 from acid.verifier import Policy, Verifier
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
@@ -156,14 +156,19 @@ class Bench:
         device: str = "cpu",
         precision: str = "float32",
         pooled_with: Collection[str] | None = None,
+        observer: Observer | None = None,
     ) -> None:
-        """pooled_with: conditions that share a pool if the search has one iteration; None: each plans by itself."""
+        """pooled_with: conditions that share a pool if the search has one iteration; None: each plans by itself.
+
+        observer: of every search that is not a choice from a pool.
+        """
         self.cell = cell
         self.spec = spec
         self.protocol = protocol
         self._device = device
         self._precision = precision
         self._pooled_with = pooled_with
+        self._observer = observer
 
     @property
     def setup(self) -> tasks.Setup:
@@ -248,8 +253,14 @@ class Bench:
         low, high = self.task.action_bounds
         bounds = (torch.from_numpy(low), torch.from_numpy(high)) if condition.bounded else None
         proposal = PolicyProposal(self.policy) if condition.proposes else None
-        cost = self.cost(condition, lam)
-        return self.kit.planner(cost, self.spec, bounds=bounds, proposal=proposal, precision=self._precision)
+        return self.kit.planner(
+            self.cost(condition, lam),
+            self.spec,
+            bounds=bounds,
+            proposal=proposal,
+            precision=self._precision,
+            observer=self._observer,
+        )
 
     def provenance(self, condition: Condition) -> Provenance:
         return Provenance(self.cell.fingerprints(condition.needs))

@@ -10,6 +10,7 @@ from acid import tasks
 from acid.evaluation import Bench, Episode, Instance, condition, play
 from acid.evaluation.play import Film
 from acid.report import SheetRow
+from acid.views.recording import Recording
 
 
 def replay(bench: Bench, name: str, lam: float | None, instance: Instance) -> Episode:
@@ -50,3 +51,14 @@ def sheet_rows(name: str, film: Film, bench: Bench) -> list[SheetRow]:
         return rows
     notes = [f"residual {value:.1f}" for value in residuals(film)[: len(imagined)]]
     return [SheetRow(look, "imagined", imagined, notes), *rows]
+
+
+def record_episode(recording: Recording, film: Film, bench: Bench) -> None:
+    """What was imagined and what then happened, step by step."""
+    imagined = imagined_frames(film, bench)
+    recording.show("goal", film.goal[None])
+    recording.show("executed", np.concatenate([film.frames[0][None], executed_frames(film, bench)]))
+    if imagined is not None:
+        recording.show("imagined", imagined, first=1)
+    recording.plot("residual", residuals(film), first=1)
+    recording.plot("error", np.array(film.errors[:: bench.task.frameskip]))

@@ -7,7 +7,8 @@ from pathlib import Path
 from acid.errors import AcidError
 from acid.evaluation import BASELINE, Bench, Cell, Protocol, SearchSpec, condition
 from acid.report import sheet
-from acid.views.episodes import replay, residuals, sheet_rows
+from acid.views.episodes import record_episode, replay, residuals, sheet_rows
+from acid.views.recording import Recording
 
 
 def show_plan(
@@ -20,15 +21,22 @@ def show_plan(
     out: Path | None = None,
     device: str = "cpu",
     precision: str = "float32",
+    rerun: Path | None = None,
 ) -> str:
-    """Plan for one instance with ACID, or with the goal cost alone if λ is 0; returns the text to print."""
+    """Plan for one instance with ACID, or with the goal cost alone if λ is 0; returns the text to print.
+
+    rerun: record the search and the episode here, for the rerun viewer.
+    """
     if problem < 0:
         raise AcidError(f"problems are counted from 0, got {problem}")
     name = BASELINE if lam == 0 else "acid"
     lam = None if name == BASELINE else cell.chosen_lambda(condition(name)) if lam is None else lam
     setup = cell.task_class.setup
     protocol = Protocol(setup.goal_offset, spec.horizon * cell.task_class.frameskip, seed, problem + 1)
-    bench = Bench(cell, spec, protocol, device=device, precision=precision)
+    scaler = cell.stored("model").scaler
+    assert scaler is not None  # every world model has one
+    recording = None if rerun is None else Recording(rerun, scaler)
+    bench = Bench(cell, spec, protocol, device=device, precision=precision, observer=recording)
     drawn = cell.instances(Protocol.of(setup, episodes=problem + 1))
     episode = replay(bench, name, lam, drawn.unsolved[problem])
     film = episode.film
@@ -52,4 +60,8 @@ def show_plan(
         titles = [f"step {t + 1}" for t in range(len(rows[-1].frames))]
         sheet(out, rows, start=film.frames[0], goal=film.goal, titles=titles, heading=lines[0])
         lines.append(f"wrote {out}" + ("" if len(rows) > 1 else " (no decoder, so only what was executed)"))
+    if recording is not None:
+        record_episode(recording, film, bench)
+        recording.close()
+        lines.append(f"wrote {rerun}; look at it with: rerun {rerun}")
     return "\n".join(lines)
