@@ -13,7 +13,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "acid"
 
-FOUNDATION = {"types", "errors", "device"}
+FOUNDATION = {"types", "errors", "device", "distributed"}
 NETWORKS = FOUNDATION | {"nn", "checkpoint", "loop"}
 LIBRARY = NETWORKS | {"planning", "verifier", "models", "data", "tasks", "training", "evaluation", "report"}
 UPPER = {"evaluation", "report", "planning", "tasks"}  # what tables and views are made of
@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "errors": set(),
     "types": {"errors"},
     "device": {"errors"},
+    "distributed": {"errors"},
     "nn": FOUNDATION,
     "loop": FOUNDATION,
     "checkpoint": FOUNDATION,
@@ -47,6 +48,7 @@ MAY_NEED = {
     "errors": set(),
     "types": {"torch"},
     "device": {"torch"},
+    "distributed": {"torch"},
     "nn": {"torch"},
     "planning": {"torch", "numpy", "safetensors"},
     "verifier": {"torch", "numpy", "safetensors"},

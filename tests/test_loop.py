@@ -88,6 +88,25 @@ def test_ctrl_c_waits_for_the_step_and_saves_it(tmp_path, ema, listening):
     assert torch.equal(weights(fit(tmp_path / "parts", config)), weights(whole))
 
 
+def test_parts_of_a_batch_add_up_to_its_gradient():
+    def run(micro_batch):
+        torch.manual_seed(0)
+        module, seen = nn.Linear(3, 1), []
+
+        def loss(batch):
+            seen.append(len(batch[0]))
+            return {"loss": (module(batch[0]) - batch[1]).square().mean()}
+
+        told = []
+        train(module, loss, stream, CONFIG, micro_batch=micro_batch, progress=lambda step, values: told.append(values))
+        return weights(module), seen[:3], told[0]["loss"]
+
+    (whole, _, loss), (parts, seen, loss_of_parts) = run(None), run(7)
+    assert seen == [7, 7, 2]
+    torch.testing.assert_close(parts, whole, rtol=1e-5, atol=1e-6)
+    assert loss_of_parts == pytest.approx(loss, rel=1e-5)
+
+
 def test_the_callers_random_numbers_go_on_as_if_nothing_had_happened():
     module = build()
     before = torch.get_rng_state()

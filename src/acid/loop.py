@@ -13,16 +13,18 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from acid import distributed
 from acid.errors import AcidError, CheckpointError, some
 
 Losses = Mapping[str, Tensor]
@@ -92,32 +94,36 @@ def train(
     description: Mapping[str, Any] | None = None,
     device: torch.device | None = None,
     progress: Progress | None = None,
+    micro_batch: int | None = None,
 ) -> nn.Module:
     """Minimise `loss(batch)["loss"]` over the module's parameters; `batches(start)` yields batch start, start+1, …
 
     Module and batches (tensors, and dataclasses, tuples and mappings of them) are moved to the device, by default the
     module's own. With a folder, state and metrics are kept there and calling again continues where the last call
     stopped, also after Ctrl-C; a run of another configuration or another `description` (JSON values) is refused.
+
+    Processes of one group (see `acid.distributed`) train together: batches are then the shares of this process, and the
+    first one writes the folder. micro_batch: most examples at once, to save memory; the gradients of a batch's parts
+    are added up, which is the same if the loss is a mean over examples.
     """
     if config.tensorboard and folder is None:
         raise SettingError("tensorboard=True needs a folder to write to, and there is none")
     device = device or next(module.parameters()).device
-    run = _Run(module.to(device), config, folder, {"loop": asdict(config)} | dict(description or {}))
+    run = _Run(module.to(device), loss, config, folder, {"loop": asdict(config)} | dict(description or {}))
     start = run.resume()
-    autocast = torch.autocast(device.type, torch.bfloat16, enabled=_uses_bfloat16(config, device))
     module.train()
     with (
+        distributed.together(),
         torch.random.fork_rng([device] if device.type == "cuda" else []),  # the caller's random numbers go on untouched
         _patient_interrupt() as interrupted,
-        _Metrics(folder, start, run.seconds, tensorboard=config.tensorboard) as metrics,
+        _Metrics(run.folder, start, run.seconds, tensorboard=config.tensorboard) as metrics,
         closing(batches(start)) as stream,
     ):
+        run.share_gradients()
         for step in range(start, config.steps):
-            torch.manual_seed(_step_seed(config.seed, step))
-            batch = moved(next(stream), device)
-            with autocast:
-                losses = loss(batch)
-            norm = run.update(step, losses)
+            torch.manual_seed(distributed.seed(_step_seed(config.seed, step)))
+            losses, norm = run.update(step, _parts(moved(next(stream), device), micro_batch))
+            stop = distributed.anywhere(interrupted(), device)
             done = step + 1
             if done % config.log_every == 0 or done == config.steps:
                 values = _numbers(losses)
@@ -126,9 +132,9 @@ def train(
                 )
                 if progress:
                     progress(done, values)
-            if done % config.save_every == 0 or done == config.steps or interrupted():
+            if done % config.save_every == 0 or done == config.steps or stop:
                 run.save(done, metrics.seconds)
-            if interrupted():
+            if stop:
                 raise KeyboardInterrupt
     return run.result()
 
@@ -142,9 +148,17 @@ class _Run:
     """What changes from step to step, and its copy on disk."""
 
     def __init__(
-        self, module: nn.Module, config: LoopConfig, folder: Path | None, description: Mapping[str, Any]
+        self,
+        module: nn.Module,
+        loss: Callable[[Any], Losses],
+        config: LoopConfig,
+        folder: Path | None,
+        description: Mapping[str, Any],
     ) -> None:
-        self.module, self.config, self.folder = module, config, folder
+        self.module, self.loss, self.config = module, loss, config
+        self.folder = folder if distributed.first() else None  # the others keep nothing
+        device = next(module.parameters()).device
+        self.autocast = torch.autocast(device.type, torch.bfloat16, enabled=_uses_bfloat16(config, device))
         self.description = json.loads(json.dumps(description))  # as it will be read back
         self.seconds = 0.0  # of CPU time before this session
         self.optimizer = torch.optim.AdamW(
@@ -154,21 +168,41 @@ class _Run:
         if config.ema is not None:
             self.average = AveragedModel(module, multi_avg_fn=get_ema_multi_avg_fn(config.ema), use_buffers=True)
 
-    def update(self, step: int, losses: Losses) -> Tensor:
-        """One step down the gradient, whose norm is returned."""
-        if not torch.isfinite(losses["loss"]):
-            raise TrainingError(
-                f"the loss is not finite at step {step} ({_numbers(losses)}); lower the learning rate or check the data"
-            )
+    def share_gradients(self) -> None:
+        """From now on, gradients are means over the processes, if there are several."""
+        distributed.share(range(self.config.batch_size))  # complains if that cannot be done
+        distributed.check_norms(self.module)
+        if distributed.processes() > 1:
+            self.loss = DistributedDataParallel(_Loss(self.module, self.loss))
+
+    def update(self, step: int, parts: Sequence[tuple[float, Any]]) -> tuple[Losses, Tensor]:
+        """One step down the gradient: the losses of a batch, given in parts with their shares, and the norm."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(step, self.config)
         self.optimizer.zero_grad(set_to_none=True)
-        losses["loss"].backward()
+        found = [self._descend(step, share, part, last=n == len(parts)) for n, (share, part) in enumerate(parts, 1)]
+        shares = [share for share, _ in parts]
+        losses = {name: _weighted([one[name] for one in found], shares) for name in found[0]}
         norm = nn.utils.clip_grad_norm_(self.module.parameters(), self.config.clip)
         self.optimizer.step()
         if self.average is not None:
             self.average.update_parameters(self.module)
-        return norm
+        return losses, norm
+
+    def _descend(self, step: int, share: float, part: Any, *, last: bool) -> Losses:
+        """Add the gradient of a part of a batch; its losses, which are means over the processes."""
+        waits = isinstance(self.loss, DistributedDataParallel) and not last
+        with self.loss.no_sync() if waits else nullcontext():
+            with self.autocast:
+                losses = self.loss(part)
+            told = distributed.means(losses)
+            if not torch.isfinite(told["loss"]):
+                raise TrainingError(
+                    f"the loss is not finite at step {step} ({_numbers(told)}); "
+                    "lower the learning rate or check the data"
+                )
+            (losses["loss"] if share == 1 else losses["loss"] * share).backward()
+        return told
 
     def result(self) -> nn.Module:
         """The trained module, its weights averaged if that was asked for."""
@@ -192,13 +226,25 @@ class _Run:
         os.replace(temporary, self.folder / STATE_FILE)
 
     def resume(self) -> int:
-        """Load the last saved state, if any; the step to go on from."""
-        if self.folder is None:
+        """Load the last saved state, if any, which the first process reads; the step to go on from."""
+        state = distributed.told_by_first(self._read)
+        if state is None:
             return 0
+        self.module.load_state_dict(state["module"], strict=False)  # what is frozen is not in it
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"], strict=False)
+        self.seconds = float(state["cpu_seconds"])
+        return int(state["step"])
+
+    def _read(self) -> dict[str, Any] | None:
+        """The last saved state, which must be of this run."""
+        if self.folder is None:
+            return None
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / STATE_FILE
         if not path.exists():
-            return 0
+            return None
         try:
             state = torch.load(path, weights_only=True, map_location=next(self.module.parameters()).device)
             stored = json.loads(state["description"])
@@ -211,12 +257,18 @@ class _Run:
             )
         if state["module"].keys() != _changing(self.module).keys():
             raise CheckpointError(f"{path} belongs to another network; remove it to start over")
-        self.module.load_state_dict(state["module"], strict=False)  # what is frozen is not in it
-        self.optimizer.load_state_dict(state["optimizer"])
-        if self.average is not None:
-            self.average.load_state_dict(state["average"], strict=False)
-        self.seconds = float(state["cpu_seconds"])
-        return int(state["step"])
+        return state
+
+
+class _Loss(nn.Module):
+    """A loss as a module, whose parameters are those of the network."""
+
+    def __init__(self, module: nn.Module, loss: Callable[[Any], Losses]) -> None:
+        super().__init__()
+        self.module, self._loss = module, [loss]  # in a list: the parameters of a loss that is a module count once
+
+    def forward(self, batch: Any) -> Losses:
+        return self._loss[0](batch)
 
 
 @contextmanager
@@ -242,18 +294,42 @@ def _patient_interrupt() -> Iterator[Callable[[], bool]]:
 
 def moved(value: Any, device: torch.device) -> Any:
     """Tensors, and dataclasses, tuples and mappings of them, on a device; all else as it is."""
+
+    def move(tensor: Tensor) -> Tensor:
+        if device.type == "cuda" and tensor.device.type == "cpu":
+            return tensor.pin_memory().to(device, non_blocking=True)  # pins only what is not pinned
+        return tensor.to(device)
+
+    return _mapped(value, move)
+
+
+def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The same with every tensor changed, also those in dataclasses, tuples and mappings."""
     if isinstance(value, Tensor):
-        if device.type == "cuda" and value.device.type == "cpu":
-            return value.pin_memory().to(device, non_blocking=True)
-        return value.to(device)
+        return change(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: moved(getattr(value, field.name), device) for field in dataclasses.fields(value)}
+        fields = {field.name: _mapped(getattr(value, field.name), change) for field in dataclasses.fields(value)}
         return dataclasses.replace(value, **fields)
     if isinstance(value, tuple):
-        return tuple(moved(part, device) for part in value)
+        return tuple(_mapped(part, change) for part in value)
     if isinstance(value, Mapping):
-        return {name: moved(part, device) for name, part in value.items()}
+        return {name: _mapped(part, change) for name, part in value.items()}
     return value
+
+
+def _parts(batch: Any, most: int | None) -> list[tuple[float, Any]]:
+    """A batch in parts of at most so many examples, each with its share of the examples."""
+    sizes: list[int] = []
+    _mapped(batch, lambda tensor: sizes.append(len(tensor)) or tensor)
+    size = sizes[0] if sizes else 0
+    if most is None or most >= size:
+        return [(1.0, batch)]
+    cuts = [slice(first, min(first + most, size)) for first in range(0, size, most)]
+    return [((cut.stop - cut.start) / size, _mapped(batch, lambda tensor, cut=cut: tensor[cut])) for cut in cuts]
+
+
+def _weighted(values: Sequence[Tensor], shares: Sequence[float]) -> Tensor:
+    return torch.stack([share * value for share, value in zip(shares, values, strict=True)]).sum(0)
 
 
 def _step_seed(seed: int, step: int) -> int:

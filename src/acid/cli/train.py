@@ -12,8 +12,10 @@ from typing import Annotated, Any, get_type_hints
 import torch
 import tyro
 
+from acid import distributed
 from acid.cli.options import Compute
 from acid.cli.progress import bar, training_bar
+from acid.device import resolve_device
 from acid.errors import AcidError
 
 # Short forms of the settings that are changed most often.
@@ -42,6 +44,8 @@ class Train:
     """Processes that read batches; 0: one thread."""
     threads: int = 1
     """CPU threads of a step."""
+    micro_batch: int | None = None
+    """Most examples whose activations are kept at once, to save memory; the result is the same but for rounding."""
     compute: tyro.conf.OmitArgPrefixes[Compute] = field(default_factory=Compute)
 
     def run(self) -> None:
@@ -57,17 +61,20 @@ class Train:
         task = training.task_name(self.task)
         if self.compute.precision != "auto":
             recipe = replace(recipe, loop=replace(recipe.loop, precision=self.compute.precision))
-        with ExitStack() as stack:
+        with distributed.group(resolve_device(self.compute.device)) as device, ExitStack() as stack:
             folder = training.fit(
                 recipe,
                 self.data or Path("data") / f"{task}.h5",
                 self.out or Path("runs") / task / self.model,
                 task=self.task,
-                device=self.compute.device,
+                device=device,
                 workers=self.workers,
                 epochs=self.epochs,
+                micro_batch=self.micro_batch,
                 progress=_bars(stack, self.part),
             )
+            if not distributed.first():
+                return
         told = checkpoint.load(folder).metadata
         fitted = checkpoint.config_from(FlowReport, told["report"]) if "report" in told else None
         print(fitted or json.dumps(told["validation"], indent=2))

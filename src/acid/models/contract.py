@@ -49,6 +49,10 @@ class LearnedWorldModel(nn.Module):
         """Latents [B, P, D] and normalised actions [B, N, H, A] to imagined latents [B, N, H, P, D]."""
         raise NotImplementedError
 
+    def limit_frames(self, count: int) -> None:
+        """Encode at most so many frames at once in training; activations are not kept but computed again."""
+        raise ShapeError(f"a {type(self).__name__} encodes a whole batch at once: leave out micro_batch")
+
     def features(self, latents: Tensor) -> Tensor:
         """What a verifier looks at [..., P', D'] of latents [..., P, D]; by default the latents themselves."""
         return latents
@@ -87,5 +91,6 @@ class Kind:
     loss: type[nn.Module]  # loss(loss_config, model), then loss(model, batch) to {"loss": ..., more numbers}
     stream: Literal["pixels", "latents"] = "pixels"  # which windows it is trained on; latents need a FrozenEncoderModel
     actions: Literal["recorded", "displacements"] = "recorded"  # the column `action`, or the steps between poses
+    whole_batch: bool = False  # its loss has statistics of a batch, so that one cannot be worked through in parts
     is_map: bool = False  # the P tokens of a frame lie in a square, rather than being one vector
     parts: tuple[str, ...] = ("model", "verifier", "policy", "decoder", "readout")  # of a cell, in order of training

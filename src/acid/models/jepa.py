@@ -11,9 +11,11 @@ from typing import cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint as recomputed
 
 from acid.errors import ShapeError
 from acid.models.contract import LearnedWorldModel
+from acid.nn.batch_norm import BatchNorm1d, BatchNorm2d
 from acid.nn.causal import CausalConfig, CausalTransformer
 from acid.nn.encoders import ConvConfig, EncoderConfig, ViTConfig, build_encoder
 from acid.types import ActionScaler
@@ -66,7 +68,7 @@ class Projector(nn.Sequential):
     """MLP with batch normalisation, on [M, width]."""
 
     def __init__(self, width: int, hidden: int, out: int) -> None:
-        super().__init__(nn.Linear(width, hidden), nn.BatchNorm1d(hidden), nn.GELU(), nn.Linear(hidden, out))
+        super().__init__(nn.Linear(width, hidden), BatchNorm1d(hidden), nn.GELU(), nn.Linear(hidden, out))
 
 
 class ActionEmbedding(nn.Sequential):
@@ -115,9 +117,10 @@ class JepaWorldModel(LearnedWorldModel):
         super().__init__(config, scaler)
         if config.ensemble < 1:
             raise ShapeError(f"an ensemble needs at least 1 predictor, got {config.ensemble}")
+        self._frames_at_once: int | None = None
         self.encoder = build_encoder(config.encoder)
         self.projector = Projector(config.encoder.width, config.projector_width, config.latent_size)
-        self.standard = nn.BatchNorm1d(config.latent_size, affine=False) if config.standardise else nn.Identity()
+        self.standard = BatchNorm1d(config.latent_size, affine=False) if config.standardise else nn.Identity()
         self.dynamics = cast("Sequence[Dynamics]", nn.ModuleList(Dynamics(config) for _ in range(config.ensemble)))
         self.register_buffer("pixel_mean", torch.tensor(IMAGENET_MEAN).view(3, 1, 1) * 255, persistent=False)
         self.register_buffer("pixel_std", torch.tensor(IMAGENET_STD).view(3, 1, 1) * 255, persistent=False)
@@ -133,9 +136,22 @@ class JepaWorldModel(LearnedWorldModel):
             raise ShapeError(
                 f"the encoder takes uint8 images [..., {side}, {side}, 3], got {pixels.dtype} {list(pixels.shape)}"
             )
-        images = pixels.reshape(-1, side, side, 3).permute(0, 3, 1, 2)
-        features = self.encoder((images - self.pixel_mean) / self.pixel_std)
+        images = pixels.reshape(-1, side, side, 3)
+        if self._frames_at_once is None:
+            features = self._see(images)
+        else:
+            parts = images.split(self._frames_at_once)
+            features = torch.cat([recomputed(self._see, part, use_reentrant=False) for part in parts])
         return self.standard(self.projector(features)).view(*pixels.shape[:-3], -1)
+
+    def _see(self, images: Tensor) -> Tensor:
+        """uint8 pixels [M, S, S, 3] to features [M, width]."""
+        return self.encoder((images.permute(0, 3, 1, 2) - self.pixel_mean) / self.pixel_std)
+
+    def limit_frames(self, count: int) -> None:
+        if any(isinstance(layer, BatchNorm2d) for layer in self.encoder.modules()):
+            raise ShapeError("this encoder normalises by the frames of a whole batch: leave out micro_batch")
+        self._frames_at_once = count
 
     def prediction_error(self, embeddings: Tensor, actions: Tensor) -> Tensor:
         """Mean squared error of every next embedding, over all predictors: [M, t+1, D], [M, t, A] to a number."""

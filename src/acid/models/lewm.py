@@ -49,4 +49,4 @@ class LeWMLoss(nn.Module):
         return {"loss": loss, "prediction": prediction} | {name: value for name, (_, value) in weighed.items()}
 
 
-KIND = Kind(PRESETS, JepaConfig, JepaWorldModel, LeWMLossConfig, LeWMLoss)
+KIND = Kind(PRESETS, JepaConfig, JepaWorldModel, LeWMLossConfig, LeWMLoss, whole_batch=True)

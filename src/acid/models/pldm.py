@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from acid import distributed
 from acid.models.action_head import ActionHead
 from acid.models.contract import Batch, Kind
 from acid.models.jepa import PRESETS, JepaConfig, JepaWorldModel, batch_samples
@@ -43,11 +44,12 @@ class PLDMLoss(nn.Module):
         """Of windows of pixels; the entry "loss" is what to minimise."""
         embeddings = model.embed(batch.frames)
         samples = batch_samples(embeddings, pooled=self.config.pooled)
-        across, along = samples - samples.mean(1, keepdim=True), embeddings - embeddings.mean(0)  # the batch, and time
+        across = samples - distributed.mean(samples.mean(1, keepdim=True))  # over the batch, of all processes
+        along = embeddings - distributed.mean(embeddings.mean(0))  # over time
         weighed = {
-            "variance": (self.config.variance, missing_spread(across)),
+            "variance": (self.config.variance, missing_spread(across, parted=True)),
             "variance_in_time": (self.config.variance_in_time, missing_spread(along)),
-            "covariance": (self.config.covariance, shared_variance(across)),
+            "covariance": (self.config.covariance, shared_variance(across, parted=True)),
             "covariance_in_time": (self.config.covariance_in_time, shared_variance(along)),
             "alignment": (self.config.alignment, F.mse_loss(embeddings[:, :-1], embeddings[:, 1:])),
         }
@@ -58,17 +60,24 @@ class PLDMLoss(nn.Module):
         return {"loss": loss, "prediction": prediction} | {name: value for name, (_, value) in weighed.items()}
 
 
-def missing_spread(samples: Tensor) -> Tensor:
-    """How far each channel's standard deviation falls short of 1: centred samples [G, n, D] to their mean."""
-    return F.relu(1 - (samples.var(1) + EPSILON).sqrt()).mean()
+def missing_spread(samples: Tensor, *, parted: bool = False) -> Tensor:
+    """How far each channel's standard deviation falls short of 1: centred samples [G, n, D] to their mean.
+
+    parted: every process that trains has a part of the n samples.
+    """
+    variance = distributed.variance(samples, 1) if parted else samples.var(1)
+    return F.relu(1 - (variance + EPSILON).sqrt()).mean()
 
 
-def shared_variance(samples: Tensor) -> Tensor:
+def shared_variance(samples: Tensor, *, parted: bool = False) -> Tensor:
     """Mean square of the covariances between different channels: centred samples [G, n, D] to a number."""
-    channels = samples.shape[-1]
-    covariance = samples.transpose(1, 2) @ samples / (samples.shape[1] - 1)
+    _, count, channels = samples.shape
+    products = samples.transpose(1, 2) @ samples
+    if parted:
+        products, count = distributed.mean(products) * distributed.processes(), count * distributed.processes()
+    covariance = products / (count - 1)
     total = covariance.square().sum((1, 2)) - covariance.diagonal(dim1=1, dim2=2).square().sum(1)
     return (total / (channels**2 - channels)).mean()
 
 
-KIND = Kind(PRESETS, JepaConfig, JepaWorldModel, PLDMLossConfig, PLDMLoss)
+KIND = Kind(PRESETS, JepaConfig, JepaWorldModel, PLDMLossConfig, PLDMLoss, whole_batch=True)

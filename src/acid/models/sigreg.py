@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from acid import distributed
+
 KNOTS = 17
 REACH = 3.0  # the characteristic functions are compared on [0, REACH]
 
@@ -29,10 +31,10 @@ class SIGReg(nn.Module):
         self.register_buffer("weights", trapezoid * target, persistent=False)
 
     def forward(self, embeddings: Tensor) -> Tensor:
-        """Embeddings [T, B, D]; the sample is the batch, time by time."""
+        """Embeddings [T, B, D]; the sample is the batch, of all processes, time by time."""
         directions = torch.randn(embeddings.shape[-1], self.projections, device=embeddings.device)
-        directions = directions / directions.norm(dim=0)
+        directions = distributed.of_first(directions / directions.norm(dim=0))
         angles = (embeddings @ directions).unsqueeze(-1) * self.frequencies  # [T, B, projections, KNOTS]
-        real, imaginary = angles.cos().mean(1), angles.sin().mean(1)
+        real, imaginary = distributed.mean(angles.cos().mean(1)), distributed.mean(angles.sin().mean(1))
         gap = (real - self.target).square() + imaginary.square()
-        return (gap @ self.weights).mean() * embeddings.shape[1]
+        return (gap @ self.weights).mean() * embeddings.shape[1] * distributed.processes()

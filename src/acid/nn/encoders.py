@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from acid.nn.batch_norm import BatchNorm2d
+
 
 @dataclass(frozen=True)
 class ViTConfig:
@@ -123,7 +125,7 @@ class ConvEncoder(nn.Module):
 
 
 def _convolution(layer: nn.Conv2d, normalise: bool) -> list[nn.Module]:
-    return [layer, *([nn.BatchNorm2d(layer.out_channels)] if normalise else []), nn.GELU()]
+    return [layer, *([BatchNorm2d(layer.out_channels)] if normalise else []), nn.GELU()]
 
 
 EncoderConfig = ViTConfig | ConvConfig

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from acid import checkpoint, models, tasks
+from acid import checkpoint, distributed, models, tasks
 from acid.data import Episodes, import_once, partition, read_ahead
 from acid.device import resolve_device
 from acid.errors import AcidError, CheckpointError, DataError, look_up
@@ -51,19 +51,26 @@ def fit(
     device: str | torch.device = "auto",
     workers: int = 0,
     epochs: float | None = None,
+    micro_batch: int | None = None,
     progress: Progress | None = None,
 ) -> Path:
     """Train, measure and save a part to `cell`/part, which is returned; an interrupted run continues from its run/.
 
     task: default: the one that the dataset was collected for. workers: processes that read batches; 0: a thread.
-    epochs: passes over the training data, instead of the recipe's steps.
+    epochs: passes over the training data, instead of the recipe's steps. micro_batch: most examples whose activations
+    are kept at once, to save memory. Neither it nor the processes that torchrun starts change the result but by
+    rounding and, in networks with random parts, by other draws; batches are those of all processes.
     """
-    report = progress or (lambda stage, done, total, losses: None)
+    if micro_batch is not None and micro_batch < 1:
+        raise SettingError(f"micro_batch must be at least 1, got {micro_batch}")
+    distributed.check_joined()
+    report = progress if progress and distributed.first() else (lambda stage, done, total, losses: None)
     kind, part = look_up(models.KINDS, recipe.model, "world model"), look_up(PARTS, recipe.part, "part of a cell")
     device, folder = resolve_device(str(device)), cell / recipe.part
     below = _below(part, kind, recipe, cell)
     recorded = {} if below is None else checkpoint.load(below).metadata
-    episodes = _open(data, kind, recipe, cell, lambda done, total: report("import", done, total, {}))
+    with distributed.in_turn():
+        episodes = _open(data, kind, recipe, cell, lambda done, total: report("import", done, total, {}))
     task = _task(task, episodes, recorded)
     if isinstance(recipe, SplittingRecipe):
         parts = partition(episodes, held_out=recipe.held_out, frameskip=recipe.frameskip)
@@ -81,8 +88,10 @@ def fit(
         about["built_on"] = {below.name: checkpoint.fingerprint(below)}
         if "tokenizer" in kind.parts:
             about["tokenizer"] = _tokenizer(cell, recorded)
-    job = Job(recipe, task, cell, episodes, parts, device, lambda done, total: report("encode", done, total, {}))
-    with torch.random.fork_rng(devices=[]):
+    job = Job(
+        recipe, task, cell, episodes, parts, device, lambda done, total: report("encode", done, total, {}), micro_batch
+    )
+    with torch.random.fork_rng(devices=[]), distributed.in_turn():
         made = part.prepare(job)
     if epochs is not None:
         if not epochs > 0:
@@ -100,9 +109,12 @@ def fit(
         description=about | {"recipe": settings},
         device=device,
         progress=lambda step, losses: report("train", step, recipe.loop.steps, losses),
+        micro_batch=made.micro_batch,
     )
-    about |= {"recipe": settings | {"loop": loop}, "cpu_seconds": cpu_seconds(folder / "run")} | made.measure()
-    made.save(folder, metadata=about, half_precision=recipe.half_precision)
+    if distributed.first():
+        about |= {"recipe": settings | {"loop": loop}, "cpu_seconds": cpu_seconds(folder / "run")} | made.measure()
+        made.save(folder, metadata=about, half_precision=recipe.half_precision)
+    distributed.wait()
     return folder
 
 

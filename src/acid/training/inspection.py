@@ -75,7 +75,10 @@ def prepare_decoder(job: Job) -> Trainable:
             return {"validation": {}}
         return {"validation": {"error": float(made.error(dataset.model.encode(pixels), pixels))}}
 
-    return Trainable(made, lambda batch: {"loss": made.error(*batch)}, read, len(dataset.rows), measure, made.save)
+    def loss(batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+        return {"loss": made.error(*batch)}
+
+    return Trainable(made, loss, read, len(dataset.rows), measure, made.save, job.micro_batch)
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,10 @@ def prepare_readout(job: Job) -> Trainable:
         batch = look(spread(np.arange(kept, len(dataset.rows)), READ))
         return {"validation": {"chamfer": float(loss(moved(batch, job.device))["loss"])}}
 
-    return Trainable(made, loss, lambda step: look(job.draw(kept, step)), kept, measure, made.save)
+    def read(step: int) -> tuple[Tensor, Tensor]:
+        return look(job.draw(kept, step))
+
+    return Trainable(made, loss, read, kept, measure, made.save, job.micro_batch)
 
 
 def _latents(dataset: LatentDataset, chosen: np.ndarray) -> Tensor:

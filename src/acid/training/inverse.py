@@ -74,7 +74,7 @@ def prepare(cls: type[Verifier] | type[Policy], job: Job) -> Trainable:
         fitted.report = fit.report()
         return {"report": asdict(fitted.report)}
 
-    return Trainable(fitted.flow, fit.loss, fit.read, len(fit.train), measure, fitted.save)
+    return Trainable(fitted.flow, fit.loss, fit.read, len(fit.train), measure, fitted.save, job.micro_batch)
 
 
 @torch.no_grad()

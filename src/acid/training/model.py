@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from acid import models
+from acid import distributed, models
 from acid.data import Shuffle, Windows
 from acid.errors import look_up
 from acid.loop import LoopConfig, SettingError, moved
@@ -77,6 +77,8 @@ def prepare(job: Job) -> Trainable:
     elif recipe.mirror:
         raise SettingError(f"mirror=True needs latents of a frozen encoder, which a {recipe.model} does not have")
     loss = job.kind.loss(recipe.loss, model).to(job.device)  # may have parameters that planning does not need
+    if job.micro_batch is not None and job.kind.whole_batch:
+        model.limit_frames(job.micro_batch * (model.config.history + 1))
 
     def reader(ids: np.ndarray, steps: int) -> WindowReader:
         windows = Windows(job.episodes, ids, steps + 1, job.partition.frameskip)
@@ -89,10 +91,11 @@ def prepare(job: Job) -> Trainable:
     order = Shuffle(len(shown.windows), recipe.loop.batch_size, recipe.loop.seed)
 
     def read(step: int) -> Batch:
+        chosen = distributed.share(order.indices(step))
         if not recipe.mirror:
-            return shown.read(order.indices(step))
+            return shown.read(chosen)
         mirrored = np.random.default_rng([recipe.loop.seed, step]).random(recipe.loop.batch_size) < 0.5
-        return shown.read(order.indices(step), torch.from_numpy(mirrored))
+        return shown.read(chosen, torch.from_numpy(distributed.share(mirrored)))
 
     def measure() -> dict[str, Any]:
         found = validate(model, loss, tested) if drawing is None else validate_pictures(drawing, tested)
@@ -105,6 +108,7 @@ def prepare(job: Job) -> Trainable:
         len(shown.windows),
         measure,
         partial(models.save, model, recipe.model),
+        None if job.kind.whole_batch else job.micro_batch,
     )
 
 

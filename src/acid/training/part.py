@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from acid import models
+from acid import distributed, models
 from acid.data import Episodes, Partition
 from acid.errors import look_up
 from acid.loop import LoopConfig, Losses, SettingError
@@ -50,6 +50,7 @@ class Job:
     partition: Partition
     device: torch.device
     encoding: Callable[[int, int], None] | None  # is told (frames encoded, frames in all)
+    micro_batch: int | None = None  # most examples of a batch at once
 
     @property
     def kind(self) -> Kind:
@@ -64,9 +65,9 @@ class Job:
         return torch.from_numpy(self.episodes.read("pixels", rows))
 
     def draw(self, size: int, step: int) -> np.ndarray:
-        """The examples, numbers below `size`, of batch `step`: [B]."""
+        """The examples, numbers below `size`, of this process's share of batch `step`: [B]."""
         loop = self.recipe.loop
-        return np.random.default_rng([loop.seed, step]).integers(size, size=loop.batch_size)
+        return distributed.share(np.random.default_rng([loop.seed, step]).integers(size, size=loop.batch_size))
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,11 @@ class Trainable:
 
     module: nn.Module  # whose parameters are trained
     loss: Callable[[Any], Losses]  # of a batch
-    read: Callable[[int], Any]  # batch number to batch
+    read: Callable[[int], Any]  # batch number to this process's share of the batch
     examples: int  # that make an epoch
     measure: Callable[[], dict[str, Any]]  # after training: entries of the metadata
     save: Callable[..., None]  # save(folder, metadata=..., half_precision=...)
+    micro_batch: int | None = None  # most examples that the loss shall be given; None: it needs the whole batch
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from acid import distributed
 from acid.errors import look_up
 from acid.loop import LoopConfig
 from acid.models import compact
@@ -54,15 +55,15 @@ def prepare(job: Job) -> Trainable:
     def read(step: int) -> Tensor:
         generator = np.random.default_rng([recipe.loop.seed, step])
         rows = shown[generator.integers(len(shown), size=recipe.loop.batch_size)]
-        pixels = job.pixels(rows)
-        mirrored = torch.from_numpy(generator.random(len(pixels)) < 0.5)
+        mirrored = torch.from_numpy(distributed.share(generator.random(len(rows)) < 0.5))
+        pixels = job.pixels(distributed.share(rows))
         return torch.where(mirrored.view(-1, 1, 1, 1), pixels.flip(2), pixels) if recipe.mirror else pixels
 
     def measure() -> dict[str, Any]:
         pixels, seen = (job.pixels(spread(rows, VALIDATION_FRAMES)).to(job.device) for rows in (held_out, shown))
         return {"validation": validate(tokenizer, pixels, seen, distance)}
 
-    return Trainable(tokenizer, partial(loss, tokenizer), read, len(shown), measure, tokenizer.save)
+    return Trainable(tokenizer, partial(loss, tokenizer), read, len(shown), measure, tokenizer.save, job.micro_batch)
 
 
 @torch.no_grad()

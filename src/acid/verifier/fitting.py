@@ -9,6 +9,7 @@ from itertools import count
 import torch
 from torch import Tensor
 
+from acid import distributed
 from acid.errors import ShapeError
 from acid.loop import LoopConfig
 from acid.types import ActionScaler
@@ -55,10 +56,10 @@ class FlowFit:
         return {"loss": flow_matching_loss(self.flow, *batch)}
 
     def read(self, step: int) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Batch number `step`."""
+        """This process's share of batch number `step`."""
         generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + step)
         rows = torch.randint(len(self.train), (self.config.batch_size,), generator=generator)
-        return self.transitions.batch(self.train[rows])
+        return self.transitions.batch(self.train[distributed.share(rows)])
 
     def batches(self, start: int) -> Generator[tuple[Tensor, Tensor, Tensor, Tensor | None], None, None]:
         yield from map(self.read, count(start))
