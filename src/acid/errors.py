@@ -13,6 +13,10 @@ class AcidError(Exception):
     """Base of every error raised on purpose; the CLI prints its message without a traceback."""
 
 
+class AcidWarning(UserWarning):
+    """Something works, but hardly as it was meant."""
+
+
 class ShapeError(AcidError, ValueError):
     """A tensor has the wrong rank, size or dtype."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -109,3 +110,25 @@ def test_bad_values_are_named():
     constant[:, 1] = 0.3
     with pytest.raises(DataError, match=r"action dimension 1 is always 0\.3"):
         successive(latents, constant, episodes)
+
+
+def test_tables_may_be_arrays_doubles_or_still_belong_to_a_gradient():
+    weights = torch.nn.Linear(3, 4)
+    table = (weights(torch.arange(18.0).reshape(6, 3))[:, None], torch.randn(6, 2), torch.tensor([0, 0, 0, 1, 1, 1]))
+    plain = successive(*(column.detach() for column in table))
+    in_doubles = [column.detach().double().numpy() for column in table]
+    for found in (successive(*table), successive(*in_doubles), successive(table[0].half().detach(), *table[1:])):
+        assert not found.latents.requires_grad
+        assert found.actions.dtype == torch.float32
+        assert torch.equal(found.start, plain.start)
+        torch.testing.assert_close(found.batch(torch.arange(2)), plain.batch(torch.arange(2)), atol=0.01, rtol=0.01)
+
+
+def test_what_is_no_table_is_named():
+    latents, actions, episodes = torch.zeros(4, 1, 2), torch.randn(4, 2), torch.tensor([0, 0, 1, 1])
+    with pytest.raises(ShapeError, match="latents must be a tensor or an array, got dict"):
+        successive({"visual": latents}, actions, episodes)  # type: ignore[arg-type]
+    with pytest.raises(ShapeError, match="actions must hold numbers, got an array of <U1"):
+        successive(latents, np.array([["a"]] * 4), episodes)
+    with pytest.raises(ShapeError, match="episodes must be whole numbers"):
+        successive(latents, actions, episodes + 0.5)

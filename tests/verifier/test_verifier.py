@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import warnings
 
 import pytest
 import torch
 from torch import Tensor
 
-from acid.errors import CheckpointError, ShapeError
+from acid.errors import AcidWarning, CheckpointError, ShapeError
 from acid.loop import SettingError
+from acid.planning import acid_cost
 from acid.types import ActionScaler, InverseDynamics
-from acid.verifier import FitConfig, FlowConfig, Policy, TransformerSize, Verifier
+from acid.verifier import LITE, FitConfig, FlowConfig, FlowReport, Policy, TransformerSize, Verifier
+from acid.verifier import SMALL as SMALL_DEFAULT
 
 SMALL = TransformerSize(width=32, depth=2, heads=2, mlp_ratio=2)
 QUICK = FitConfig(
@@ -113,8 +116,70 @@ def test_a_checkpoint_of_something_else_is_refused(verifier, tmp_path):
 def test_report_reads_as_a_table_and_as_json(verifier):
     lines = str(verifier.report).splitlines()
     assert "1620 transitions trained on, 180 held out" in lines[0]
-    assert [line.split()[0] for line in lines[1:]] == ["dimension", "0", "1", "mean"]
+    assert [line.split()[0] for line in lines[1:-1]] == ["dimension", "0", "1", "mean"]
+    assert lines[-1] == verifier.report.verdict
     assert json.loads(json.dumps(dataclasses.asdict(verifier.report)))["one_step"] == list(verifier.report.one_step)
+
+
+def test_a_real_network_may_be_passed_as_it_encodes():
+    """No no_grad, no detach: the latents still belong to the encoder's graph."""
+    latents, actions, episodes = drifting_episodes()
+    encoder = torch.nn.Linear(8, 8)
+    fitted = Verifier.fit(encoder(latents), actions, episodes, training=FitConfig(steps=3))
+    assert encoder.weight.grad is None
+    again = Verifier.fit(
+        encoder(latents).detach().double().numpy(), actions.double(), episodes.numpy(), training=FitConfig(steps=3)
+    )
+    assert fitted.report is not None
+    assert again.report is not None
+    assert again.report.one_step == pytest.approx(fitted.report.one_step, rel=1e-4)
+
+
+def test_latents_of_other_precisions_are_inferred_from(verifier):
+    latents = torch.randn(5, 2, 1, 8)
+    first, second = latents.unbind(1)
+    expected = verifier.infer(first, second)
+    assert torch.equal(verifier.infer(first.double(), second.double()), expected)
+    torch.testing.assert_close(verifier.infer(first.half(), second.half()), expected, atol=0.05, rtol=0.05)
+
+
+def test_one_vector_a_frame_gets_a_small_network_by_default():
+    once = FitConfig(steps=1)
+    assert Verifier.fit(*drifting_episodes(), training=once).config.size == SMALL_DEFAULT
+    assert Verifier.fit(*drifting_episodes(tokens=3), training=once).config.size == LITE
+
+
+def test_the_verdict_says_what_can_be_checked(verifier):
+    assert "it can check that the model imagines what an action does" in verifier.report.verdict
+    partly = FlowReport((0.1, 1.0), (0.2, 2.0), train=1000, held_out=100)
+    assert partly.tells
+    assert "tell 45% of how actions vary" in partly.verdict
+    assert "It cannot check dimension 1" in partly.verdict
+
+
+def test_a_verifier_that_tells_nothing_says_so_when_fitted_and_when_planned_with():
+    latents, actions, episodes = drifting_episodes()
+    shuffled = actions[torch.randperm(len(actions), generator=torch.Generator().manual_seed(0))]
+    with pytest.warns(AcidWarning, match="tells nothing. Two frames tell it nothing about the action"):
+        useless = Verifier.fit(latents, shuffled, episodes, size=SMALL, training=FitConfig(steps=200))
+    assert useless.report is not None
+    assert not useless.report.tells
+    with pytest.warns(AcidWarning, match="cost term 'consistency' tells nothing about actions"):
+        acid_cost(useless)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        acid_cost(useless, lam=0)  # only reported
+
+
+def test_a_fit_tells_how_it_goes_unless_it_is_told_otherwise(capsys):
+    training = FitConfig(steps=40, log_every=1)
+    Verifier.fit(*drifting_episodes(), size=SMALL, training=training)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 10
+    assert lines[0].startswith("fitting a verifier: step 4 of 40, loss ")
+    assert lines[-1].endswith("about 0 s left")
+    Verifier.fit(*drifting_episodes(), size=SMALL, training=training, progress=lambda *_: None)
+    assert capsys.readouterr().err == ""
 
 
 def test_progress_hears_the_loss():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -9,7 +10,7 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from acid.errors import PlanningError, ShapeError
+from acid.errors import AcidWarning, PlanningError, ShapeError
 from acid.planning.view import VerifierView
 from acid.planning.weights import Adaptive, Constant, Weight
 from acid.types import ActionScaler, InverseDynamics, Trajectory
@@ -88,6 +89,15 @@ class ActionConsistency:
     weight: Weight = field(default_factory=Adaptive)
     name: str = "consistency"
     path: Callable[[Tensor], Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.weight.off or self.view.tells):
+            warnings.warn(
+                f"the verifier of the cost term {self.name!r} tells nothing about actions, so the term only prefers "
+                "usual ones; print its report, which says what to look for",
+                AcidWarning,
+                stacklevel=3,
+            )
 
     @property
     def view(self) -> VerifierView:

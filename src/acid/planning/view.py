@@ -34,6 +34,11 @@ class VerifierView:
         """The actions that the trajectory was imagined for, [B, N, H, A] in the verifier's units."""
         return trajectory.actions if self.units is None else self.units(trajectory.actions)
 
+    @property
+    def tells(self) -> bool:
+        """Whether the verifier knows anything about actions, as far as its report says."""
+        return getattr(getattr(self.verifier, "report", None), "tells", True)
+
     def check_scaler(self, scaler: ActionScaler) -> None:
         """A PlanningError if the verifier was fitted with other action statistics than `scaler`, the planner's."""
         own: ActionScaler | None = getattr(self.verifier, "scaler", None)

@@ -2,7 +2,7 @@
 
 from acid.nn.prefix_suffix import TransformerSize
 from acid.verifier.fitting import LITE_FIT, PAPER_FIT, FitConfig
-from acid.verifier.flow import LITE, PAPER, ActionFlow, FlowConfig, flow_matching_loss
+from acid.verifier.flow import LITE, PAPER, SMALL, ActionFlow, FlowConfig, flow_matching_loss
 from acid.verifier.policy import Policy
 from acid.verifier.report import FlowReport
 from acid.verifier.transitions import Transitions, goal_pairs, successive
@@ -13,6 +13,7 @@ __all__ = [
     "LITE_FIT",
     "PAPER",
     "PAPER_FIT",
+    "SMALL",
     "ActionFlow",
     "FitConfig",
     "FlowConfig",

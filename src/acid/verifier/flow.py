@@ -25,6 +25,7 @@ from acid.nn.prefix_suffix import Memory, PrefixSuffixTransformer, TransformerSi
 NETWORKS: Mapping[str, type[nn.Module]] = {"prefix-suffix": PrefixSuffixTransformer}
 PAPER = TransformerSize(width=192, depth=4, heads=3)
 LITE = TransformerSize(width=96, depth=2, heads=3)
+SMALL = TransformerSize(width=32, depth=2, heads=2, mlp_ratio=2)  # benchmarks/verifier_size.py: one vector a frame
 
 _FIXED_NOISE_SEED = 0
 _TIME_POWER = 1.5  # times are Beta(1.5, 1): the noisy end, where inference starts, is seen most
@@ -139,6 +140,7 @@ class ActionFlow(nn.Module):
         `steps` and `noise` (ε, [A] or [..., A]) replace those of the configuration.
         """
         lead = self._check(latent, next_latent)
+        latent, next_latent = latent.to(self.latent_mean.dtype), next_latent.to(self.latent_mean.dtype)
         noise = self.noise if noise is None else self._check_noise(noise, lead)
         steps = self.config.steps if steps is None else steps
         if steps < 1:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -12,12 +13,13 @@ from torch import nn
 
 from acid import checkpoint
 from acid.device import resolve_device
-from acid.errors import CheckpointError
+from acid.errors import AcidWarning, CheckpointError
 from acid.loop import Progress, train
 from acid.nn.prefix_suffix import TransformerSize
 from acid.types import ActionScaler
 from acid.verifier.fitting import LITE_FIT, FitConfig, FlowFit, fit_scaler, normalise_rows
-from acid.verifier.flow import LITE, ActionFlow, FlowConfig
+from acid.verifier.flow import LITE, SMALL, ActionFlow, FlowConfig
+from acid.verifier.progress import Told
 from acid.verifier.report import FlowReport
 from acid.verifier.transitions import Transitions
 
@@ -59,9 +61,11 @@ class FlowModel(nn.Module):
             folder,
             description=description,
             device=device,
-            progress=progress,
+            progress=progress or Told(f"fitting a {cls.kind}", training.steps),
         )
         model.report = fit.report()
+        if not model.report.tells:
+            warnings.warn(f"this {cls.kind} tells nothing. {model.report.verdict}", AcidWarning, stacklevel=3)
         return model.ready()
 
     @classmethod
@@ -70,7 +74,7 @@ class FlowModel(nn.Module):
         transitions: Transitions,
         *,
         training: FitConfig,
-        size: TransformerSize = LITE,
+        size: TransformerSize | None = None,
         merge: bool = False,
         channels: tuple[int, ...] = (),
         euler_steps: int = 1,
@@ -79,6 +83,7 @@ class FlowModel(nn.Module):
     ) -> tuple[Self, FlowFit]:
         """A fresh model and what it will be fitted to, transitions whose actions are in environment units.
 
+        Without a size, one vector a frame gets a SMALL network, a map of tokens a LITE one.
         Without a scaler, one is fitted: mean and standard deviation of each dimension over the training transitions.
         A tenth of the episodes is held out, or of the transitions where there are fewer than ten episodes. `merge` and
         `channels` decide how frames are read, `euler_steps` how the fitted flow is integrated, `network` which
@@ -92,7 +97,7 @@ class FlowModel(nn.Module):
             latent_size,
             tokens,
             scaler.size,
-            size,
+            size or (SMALL if tokens == 1 else LITE),
             steps=euler_steps,
             merge=merge,
             channels=channels,

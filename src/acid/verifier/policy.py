@@ -12,9 +12,8 @@ from acid.loop import Progress
 from acid.nn.prefix_suffix import TransformerSize
 from acid.types import ActionScaler
 from acid.verifier.fitting import LITE_FIT, FitConfig
-from acid.verifier.flow import LITE
 from acid.verifier.model import FlowModel
-from acid.verifier.transitions import goal_pairs
+from acid.verifier.transitions import Table, goal_pairs
 
 
 class Policy(FlowModel):
@@ -37,13 +36,13 @@ class Policy(FlowModel):
     @classmethod
     def fit(
         cls,
-        latents: Tensor,
-        actions: Tensor,
-        episodes: Tensor,
+        latents: Table,
+        actions: Table,
+        episodes: Table,
         *,
         horizon: int,
         frameskip: int = 1,
-        size: TransformerSize = LITE,
+        size: TransformerSize | None = None,
         training: FitConfig = LITE_FIT,
         merge: bool = False,
         channels: tuple[int, ...] = (),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -11,6 +12,7 @@ from acid.verifier.flow import ActionFlow
 from acid.verifier.transitions import Transitions
 
 _GPU_ROWS = 4096  # transitions measured at once on a GPU; a CPU divides them by itself
+_NOTHING = 0.1  # a share of the variance below this is as good as none
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,34 @@ class FlowReport:
     def mean_r2(self) -> float:
         return sum(self.r2) / len(self.r2)
 
+    @property
+    def tells(self) -> bool:
+        """Whether two frames tell anything about any dimension of the action."""
+        return max(self.r2) >= self._by_chance
+
+    @property
+    def _by_chance(self) -> float:
+        """R² that may as well be none: a mean of so many squares varies by √(2 / n)."""
+        return max(_NOTHING, math.sqrt(2 / self.held_out))
+
+    @property
+    def verdict(self) -> str:
+        """What this means, in plain words."""
+        if not self.tells:
+            return (
+                "Two frames tell it nothing about the action that lies between them, so it cannot check what a model "
+                "imagines. Look for rows shifted by one, actions that are not those of the frames, a frameskip that "
+                "is not the model's step, or latents that leave out what the actions change."
+            )
+        silent = [str(dimension) for dimension, r2 in enumerate(self.r2) if r2 < self._by_chance]
+        unseen = f" It cannot check dimension {', '.join(silent)}: two frames do not show it." if silent else ""
+        return (
+            f"Two frames tell {max(self.mean_r2, 0):.0%} of how actions vary. As far as they tell, it can check that "
+            f"the model imagines what an action does; of the rest it only knows which actions are usual.{unseen}"
+        )
+
     def __str__(self) -> str:
-        """A small table, one line per action dimension."""
+        """A small table, one line per action dimension, and what it means."""
         rows = zip(self.one_step, self.ten_steps, self.r2, strict=True)
         lines = [f"{i:>9}  {one:>8.3f}  {ten:>9.3f}  {r2:>6.3f}" for i, (one, ten, r2) in enumerate(rows)]
         one, ten = (sum(errors) / len(errors) for errors in (self.one_step, self.ten_steps))
@@ -46,6 +74,7 @@ class FlowReport:
                 f"{'dimension':>9}  {'one step':>8}  {'ten steps':>9}  {'R²':>6}",
                 *lines,
                 f"{'mean':>9}  {one:>8.3f}  {ten:>9.3f}  {self.mean_r2:>6.3f}",
+                self.verdict,
             ]
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -12,6 +13,8 @@ from acid.errors import DataError, ShapeError
 
 # With fewer episodes than this, holding out whole ones would make the held-out error a matter of luck.
 _EPISODES_TO_SPLIT = 10
+
+Table = Tensor | np.ndarray
 
 
 @dataclass(frozen=True)
@@ -69,25 +72,26 @@ class Transitions:
         return train, held
 
 
-def successive(latents: Tensor, actions: Tensor, episodes: Tensor, *, frameskip: int = 1) -> Transitions:
+def successive(latents: Table, actions: Table, episodes: Table, *, frameskip: int = 1) -> Transitions:
     """Every pair of rows i → i + frameskip that lies inside one episode.
 
     Latents [M, P, D], actions [M, A] and episode ids [M], the rows of an episode consecutive and in order. An action
-    that is NaN marks a row from which no transition starts, e.g. the last one of an episode.
+    that is NaN marks a row from which no transition starts, e.g. the last one of an episode. Tensors may be of any
+    precision and still belong to a gradient, and arrays will do.
     """
-    _check_table(latents, actions, episodes)
+    latents, actions, episodes = _checked_table(latents, actions, episodes)
     start, stop = _pairs(actions, episodes, frameskip)
     return Transitions(latents, actions, start, stop, episodes[start])
 
 
-def goal_pairs(latents: Tensor, actions: Tensor, episodes: Tensor, *, horizon: int, frameskip: int = 1) -> Transitions:
+def goal_pairs(latents: Table, actions: Table, episodes: Table, *, horizon: int, frameskip: int = 1) -> Transitions:
     """Every pair of rows i → i + k·frameskip inside one episode for k = 1..horizon, conditioned on k − 1.
 
     Tables as in `successive`; the target is the first action, the one taken at row i.
     """
     if horizon < 1:
         raise ShapeError(f"the horizon, in actions from a frame to its goal, must be at least 1, got {horizon}")
-    _check_table(latents, actions, episodes)
+    latents, actions, episodes = _checked_table(latents, actions, episodes)
     pairs = [_pairs(actions, episodes, k * frameskip) for k in range(1, horizon + 1)]
     start, stop = (torch.cat(side) for side in zip(*pairs, strict=True))
     left = torch.cat([torch.full_like(first, k) for k, (first, _) in enumerate(pairs)])
@@ -110,7 +114,13 @@ def _pairs(actions: Tensor, episodes: Tensor, distance: int) -> tuple[Tensor, Te
     return start, start + distance
 
 
-def _check_table(latents: Tensor, actions: Tensor, episodes: Tensor) -> None:
+def _checked_table(latents: Table, actions: Table, episodes: Table) -> tuple[Tensor, Tensor, Tensor]:
+    """Tensors without a gradient: latents of single or half precision, actions of single precision, whole ids."""
+    latents, actions, episodes = _tensor("latents", latents), _tensor("actions", actions), _tensor("episodes", episodes)
+    latents = latents if latents.dtype in (torch.float16, torch.bfloat16) else latents.float()
+    actions = actions.float()
+    if episodes.is_floating_point() and not torch.equal(episodes, episodes.round()):
+        raise ShapeError("episodes must be whole numbers, the id of each row's episode")
     if latents.dim() != 3 or actions.dim() != 2 or episodes.dim() != 1:
         raise ShapeError(
             f"latents must be [M, P, D], actions [M, A] and episodes [M], got {list(latents.shape)}, "
@@ -129,6 +139,16 @@ def _check_table(latents: Tensor, actions: Tensor, episodes: Tensor) -> None:
     episode, count = visits.most_common(1)[0]
     if count > 1:
         raise DataError(f"the rows of episode {episode} are not consecutive; sort the frames by episode and step")
+    return latents, actions, episodes.long()
+
+
+def _tensor(name: str, values: Table) -> Tensor:
+    if not isinstance(values, Tensor | np.ndarray):
+        raise ShapeError(f"{name} must be a tensor or an array, got {type(values).__name__}")
+    try:
+        return torch.as_tensor(values).detach()
+    except TypeError as error:
+        raise ShapeError(f"{name} must hold numbers, got an array of {getattr(values, 'dtype', 'objects')}") from error
 
 
 def _check_rows(name: str, trouble: str, bad: Tensor) -> None:

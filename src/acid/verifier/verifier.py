@@ -11,9 +11,8 @@ from acid.loop import Progress
 from acid.nn.prefix_suffix import TransformerSize
 from acid.types import ActionScaler
 from acid.verifier.fitting import LITE_FIT, FitConfig
-from acid.verifier.flow import LITE
 from acid.verifier.model import FlowModel
-from acid.verifier.transitions import successive
+from acid.verifier.transitions import Table, successive
 
 
 class Verifier(FlowModel):
@@ -33,12 +32,12 @@ class Verifier(FlowModel):
     @classmethod
     def fit(
         cls,
-        latents: Tensor,
-        actions: Tensor,
-        episodes: Tensor,
+        latents: Table,
+        actions: Table,
+        episodes: Table,
         *,
         frameskip: int = 1,
-        size: TransformerSize = LITE,
+        size: TransformerSize | None = None,
         training: FitConfig = LITE_FIT,
         merge: bool = False,
         channels: tuple[int, ...] = (),
@@ -53,7 +52,8 @@ class Verifier(FlowModel):
         Latents [M, P, D] and actions [M, A] in environment units, one row per frame; `episodes` [M] holds the id of
         each row's episode, whose rows are consecutive. Row i is paired with row i + frameskip, so frames recorded more
         often than the model steps can all be used; an action that is NaN marks a row from which no transition starts.
-        Scaler, held-out part, `merge`, `channels` and `euler_steps` are as in `prepare`.
+        Arrays and tensors of any precision will do. `progress(step, losses)` replaces the lines that tell how the fit
+        goes. Network size, scaler, held-out part, `merge`, `channels` and `euler_steps` are as in `prepare`.
         """
         transitions = successive(latents, actions, episodes, frameskip=frameskip)
         return cls.fit_transitions(
