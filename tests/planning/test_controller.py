@@ -92,9 +92,9 @@ def test_every_replanning_draws_its_own_noise():
 
 def test_warm_start_shifts_the_previous_plan_and_pads_zeros():
     class Listening(CEM):
-        def run(self, objective, mean, streams):
-            means.append(mean.clone())
-            return super().run(objective, mean, streams)
+        def run(self, objective, start, streams):
+            means.append(start.mean.clone())
+            return super().run(objective, start, streams)
 
     means = []
     control = Controller(planner(Listening(samples=8, iterations=2, elites=2)), execute=3, warm_start=True)

@@ -130,9 +130,9 @@ def test_the_same_error_comes_after_the_search_where_looking_in_every_iteration_
     make = planner(search, cost=Cost([GoalDistance(), Custom(broken, "mine")]))
     with pytest.raises(PlanningError) as at_once:
         make.solve(batch)
-    objective, mean, streams = make.prepare(batch, 0, None, Stopwatch())
+    objective, start, streams = make.prepare(batch, 0, None, Stopwatch())
     deferred = replace(objective, finite=FiniteCheck(deferred=True))
-    search.run(deferred, mean, streams)
+    search.run(deferred, start, streams)
     with pytest.raises(PlanningError) as later:
         deferred.finite.finish()
     assert str(later.value) == str(at_once.value)

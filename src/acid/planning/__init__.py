@@ -13,9 +13,9 @@ from acid.planning.observer import Iteration, Observer
 from acid.planning.parametrisation import Arc, Free, Parametrisation, StraightLine
 from acid.planning.planner import Planner
 from acid.planning.pool import Pool, draw_pool
-from acid.planning.proposals import PolicyProposal, Proposal
+from acid.planning.proposals import PolicyProposal, PriorProposal, Proposal, Remainder, Several
 from acid.planning.rows import Rows
-from acid.planning.search import Search
+from acid.planning.search import Search, Start
 from acid.planning.shooting import Shooting
 from acid.planning.terms import ActionConsistency, ActionNorm, Custom, DecodedDistance, GoalDistance, Term
 from acid.planning.view import VerifierView
@@ -48,10 +48,14 @@ __all__ = [
     "Planner",
     "PolicyProposal",
     "Pool",
+    "PriorProposal",
     "Proposal",
+    "Remainder",
     "Rows",
     "Search",
+    "Several",
     "Shooting",
+    "Start",
     "StraightLine",
     "Term",
     "VerifierView",

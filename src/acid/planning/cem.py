@@ -13,6 +13,7 @@ from acid.planning.search import (
     Gaussian,
     Outcome,
     Ranking,
+    Start,
     Std,
     check_counts,
     check_elites,
@@ -39,14 +40,14 @@ class CEM:
         check_not_negative(tolerance=self.tolerance)
         check_std(self.std_init)
 
-    def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
+    def run(self, objective: Objective, start: Start, streams: Streams) -> Outcome:
         def step(proposal: Gaussian, rows: Rows, iteration: int) -> tuple[Gaussian, Ranking]:
-            candidates = self.draw(objective, proposal, rows, streams)
+            candidates = start.join(self.draw(objective, proposal, rows, streams), rows, iteration)
             evaluation = objective(candidates, rows=rows, iteration=iteration)
             elites = lowest(evaluation.total, self.elites)
             return Gaussian.fit(elites, candidates), Ranking(candidates, evaluation, elites)
 
-        proposal = Gaussian.around(mean, self.std_init)
+        proposal = start.gaussian(self.std_init)
         proposal, trace = refine(objective, step, proposal, iterations=self.iterations, tolerance=self.tolerance)
         return Outcome(proposal.mean, trace)
 

@@ -14,6 +14,7 @@ from acid.errors import PlanningError
 from acid.planning.noise import derive_seed
 from acid.planning.parametrisation import Free
 from acid.planning.planner import Planner
+from acid.planning.proposals import Proposal, Remainder, Several
 from acid.planning.search import check_counts
 from acid.types import Plan
 
@@ -32,7 +33,8 @@ class Controller:
     """Plans for B problems at a time and says what to execute.
 
     execute: how many blocks of a plan are executed before the next one is made.
-    warm_start: begin each search at the rest of the previous plan; call `reset` before a new set of problems.
+    warm_start: begin each search at the rest of the previous plan, or try it beside what the planner's proposal says;
+        call `reset` before a new set of problems.
     """
 
     def __init__(self, planner: Planner, execute: int, warm_start: bool = False) -> None:
@@ -55,7 +57,7 @@ class Controller:
 
     def plan(self, observation: Tensor, goal: Tensor, *, seed: int | Sequence[int] = 0) -> Plan:
         """The next plan for observations and goals [B, ...]; give each replanning a seed of its own."""
-        plan = self.planner.plan(observation, goal, seed=seed, initial=self._remainder())
+        plan = self.planner.plan(observation, goal, seed=seed, initial=self._initial())
         self._previous = plan if self.warm_start else None
         return plan
 
@@ -103,13 +105,11 @@ class Controller:
     def _env_size(self) -> int:
         return self.planner.action_size if self.planner.scaler is None else self.planner.scaler.env_size
 
-    def _remainder(self) -> Tensor | None:
-        """The mean to start from: the previous plan without the executed blocks, then zeros."""
+    def _initial(self) -> Proposal | None:
         if self._previous is None:
             return None
-        rest = torch.roll(self._previous.actions, -self.execute, dims=1)
-        rest[:, -self.execute :] = 0
-        return rest
+        rest, usual = Remainder(self._previous, self.execute), self.planner.proposal
+        return rest if usual is None else Several(usual, rest)
 
 
 def _batch(observation: Any) -> Tensor:

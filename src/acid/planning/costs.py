@@ -22,7 +22,7 @@ from acid.planning.view import VerifierView
 from acid.planning.weights import Adaptive
 from acid.types import InverseDynamics, Trajectory
 
-RESERVED_NAMES = frozenset({"encode", "rollout", "total"})  # these name other entries of Plan.seconds
+RESERVED_NAMES = frozenset({"encode", "proposal", "rollout", "total"})  # these name other entries of Plan.seconds
 
 
 @dataclass(frozen=True)

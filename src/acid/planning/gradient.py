@@ -12,7 +12,7 @@ from acid.planning.costs import Evaluation
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
 from acid.planning.rows import Rows
-from acid.planning.search import Gaussian, Outcome, Ranking, Recorder, Std, check_counts, check_std, lowest
+from acid.planning.search import Outcome, Ranking, Recorder, Start, Std, check_counts, check_std, lowest
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,12 @@ class Gradient:
             raise PlanningError(f"learning_rate must be positive, got {self.learning_rate}")
 
     @torch.enable_grad()
-    def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
+    def run(self, objective: Objective, start: Start, streams: Streams) -> Outcome:
+        mean = start.mean
         rows = Rows.all(len(mean))
         noise = streams.normal(rows, (self.samples, *mean.shape[1:]), like=mean)
         noise[:, 0] = 0
-        candidates = objective.clamp(Gaussian.around(mean, self.std_init).sample(noise)).requires_grad_()
+        candidates = start.join(objective.clamp(start.gaussian(self.std_init).sample(noise)), rows).requires_grad_()
         optimiser = torch.optim.Adam([candidates], lr=self.learning_rate)
         recorder = Recorder(objective, len(mean))
         for iteration in range(self.iterations):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from acid.errors import PlanningError
 from acid.planning.noise import Streams, colour
@@ -15,6 +14,7 @@ from acid.planning.search import (
     Gaussian,
     Outcome,
     Ranking,
+    Start,
     Std,
     check_counts,
     check_elites,
@@ -55,7 +55,8 @@ class ICEM:
         if not 0 <= self.momentum < 1:
             raise PlanningError(f"momentum must be at least 0 and below 1, got {self.momentum}")
 
-    def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
+    def run(self, objective: Objective, start: Start, streams: Streams) -> Outcome:
+        mean = start.mean
         count = round(self.keep * self.elites)
         best, kept = mean, mean.new_empty(len(mean), count, *mean.shape[1:])
 
@@ -65,7 +66,7 @@ class ICEM:
             candidates = proposal.sample(colour(noise, self.colour))
             if iteration == self.iterations - 1:
                 candidates[:, 0] = proposal.mean  # only now: earlier it would narrow the distribution too fast
-            candidates = objective.clamp(candidates)
+            candidates = start.join(objective.clamp(candidates), rows, iteration)
             if iteration > 0:
                 candidates = torch.cat([candidates, rows.take(kept)], dim=1)
             evaluation = objective(candidates, rows=rows, iteration=iteration)
@@ -74,7 +75,7 @@ class ICEM:
             best, kept = rows.put(best, ranked[:, 0]), rows.put(kept, ranked[:, :count])
             return self._blend(proposal, Gaussian.fit(elites, candidates)), Ranking(candidates, evaluation, elites)
 
-        proposal = Gaussian.around(mean, self.std_init)
+        proposal = start.gaussian(self.std_init)
         _, trace = refine(objective, step, proposal, iterations=self.iterations, tolerance=self.tolerance)
         return Outcome(best, trace)
 

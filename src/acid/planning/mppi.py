@@ -16,6 +16,7 @@ from acid.planning.search import (
     Gaussian,
     Outcome,
     Ranking,
+    Start,
     Std,
     check_counts,
     check_not_negative,
@@ -47,17 +48,19 @@ class MPPI:
         if not self.temperature > 0:
             raise PlanningError(f"temperature must be positive, got {self.temperature}")
 
-    def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
+    def run(self, objective: Objective, start: Start, streams: Streams) -> Outcome:
+        mean = start.mean
+
         def step(proposal: Gaussian, rows: Rows, iteration: int) -> tuple[Gaussian, Ranking]:
             noise = streams.normal(rows, (self.samples, *mean.shape[1:]), like=mean)
             noise[:, 0] = 0  # candidate 0 is the current mean
-            candidates = objective.clamp(proposal.sample(noise))
+            candidates = start.join(objective.clamp(proposal.sample(noise)), rows, iteration)
             evaluation = objective(candidates, rows=rows, iteration=iteration)
             elites = self._weigh(evaluation.total)
             std = elites.variance(candidates).sqrt().clamp(min=self.std_min)
             return Gaussian(elites.mean(candidates), std), Ranking(candidates, evaluation, elites)
 
-        proposal = Gaussian.around(mean, self.std_init)
+        proposal = start.gaussian(self.std_init)
         proposal, trace = refine(objective, step, proposal, iterations=self.iterations, tolerance=self.tolerance)
         return Outcome(proposal.mean, trace)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -21,7 +22,7 @@ from acid.planning.parametrisation import Free, Parametrisation, Space
 from acid.planning.precision import Precision, PrecisionName
 from acid.planning.proposals import Proposal
 from acid.planning.rows import Rows
-from acid.planning.search import Search, check_counts
+from acid.planning.search import Search, Start, check_counts
 from acid.planning.timing import Stopwatch
 from acid.types import ActionScaler, Plan, Problem, WorldModel, check_finite
 
@@ -92,13 +93,18 @@ class Planner:
         _check_scalers(cost, self.scaler)
 
     def plan(
-        self, observation: Tensor, goal: Tensor, *, seed: int | Sequence[int] = 0, initial: Tensor | None = None
+        self,
+        observation: Tensor,
+        goal: Tensor,
+        *,
+        seed: int | Sequence[int] = 0,
+        initial: Tensor | Proposal | None = None,
     ) -> Plan:
         """Plans from observations [B, ...] to goal observations [B, ...].
 
         seed: an int s gives problem b the stream of (s, b); a sequence gives problem b exactly seed[b].
-        initial: mean [B, V, d] of the search variables to start from, 0 by default; without a parametrisation those are
-            normalised actions [B, H, A].
+        initial: where to start instead of at the planner's proposal: another proposal, or the mean [B, V, d] of the
+            search variables; without a parametrisation those are normalised actions [B, H, A].
         """
         stopwatch = Stopwatch()
         with torch.no_grad(), stopwatch.measure("total"), stopwatch.measure("encode"):
@@ -106,19 +112,22 @@ class Planner:
             problem = Problem(start, target if target.dim() == 3 else target[:, -1])
         return self._solve(problem, seed, initial, stopwatch)
 
-    def solve(self, problem: Problem, *, seed: int | Sequence[int] = 0, initial: Tensor | None = None) -> Plan:
+    def solve(
+        self, problem: Problem, *, seed: int | Sequence[int] = 0, initial: Tensor | Proposal | None = None
+    ) -> Plan:
         """Plans for problems that are already encoded; see `plan`."""
         return self._solve(problem, seed, initial, Stopwatch())
 
     def prepare(
-        self, problem: Problem, seed: int | Sequence[int], initial: Tensor | None, stopwatch: Stopwatch
-    ) -> tuple[Objective, Tensor, Streams]:
-        """What `Search.run` is given for checked problems: the objective, the initial mean and the random streams."""
+        self,
+        problem: Problem,
+        seed: int | Sequence[int],
+        initial: Tensor | Proposal | None,
+        stopwatch: Stopwatch,
+    ) -> tuple[Objective, Start, Streams]:
+        """What `Search.run` is given for checked problems: the objective, where to start and the random streams."""
         problem = problem.to(device_of(self.model))
-        if initial is None and self.proposal is not None:
-            initial = self.proposal(self.model, problem, self.horizon)
-        mean = self._initial_mean(problem, initial)
-        streams = Streams.of(seed, problem.size, mean.device if self.noise == "device" else "cpu")
+        streams = Streams.of(seed, problem.size, problem.now.device if self.noise == "device" else "cpu")
         imagination = Imagination(
             model=self.model,
             problem=problem,
@@ -128,22 +137,28 @@ class Planner:
             precision=self.precision,
             stopwatch=stopwatch,
         )
-        limits = None if self.bounds is None else self.bounds.normalised(mean)
+        start = self._start(problem, self.proposal if initial is None else initial, streams, stopwatch)
+        limits = None if self.bounds is None else self.bounds.normalised(start.mean)
+        space = Space(self.parametrisation, self.horizon, limits)
         objective = Objective(
             cost=self.cost,
-            space=Space(self.parametrisation, self.horizon, limits),
+            space=space,
             imagination=imagination,
-            finite=FiniteCheck(deferred=mean.device.type != "cpu"),
+            finite=FiniteCheck(deferred=start.mean.device.type != "cpu"),
             observer=self.observer,
         )
-        return objective, mean, streams
+        if start.sequences is not None:
+            start = replace(start, sequences=space.clamp(start.sequences))
+        return objective, start, streams
 
     @torch.no_grad()
-    def _solve(self, problem: Problem, seed: int | Sequence[int], initial: Tensor | None, stopwatch: Stopwatch) -> Plan:
+    def _solve(
+        self, problem: Problem, seed: int | Sequence[int], initial: Tensor | Proposal | None, stopwatch: Stopwatch
+    ) -> Plan:
         with stopwatch.measure("total"):
             problem.check()
-            objective, mean, streams = self.prepare(problem, seed, initial, stopwatch)
-            outcome = self.search.run(objective, mean, streams)
+            objective, start, streams = self.prepare(problem, seed, initial, stopwatch)
+            outcome = self.search.run(objective, start, streams)
             objective.finite.finish()
             actions = objective.actions(objective.clamp(outcome.candidates))
             trajectory = objective.imagine(actions[:, None], Rows.all(len(actions)))
@@ -168,25 +183,51 @@ class Planner:
             raise ShapeError(f"encode must return [B, P, D] or [B, T, P, D], got {list(latent.shape)} for the {name}")
         return latent
 
-    def _initial_mean(self, problem: Problem, initial: Tensor | None) -> Tensor:
-        """[B, V, d] in at least single precision; candidates are searched and costs summed in it."""
-        variables = self.parametrisation
-        shape = (problem.size, variables.length(self.horizon), variables.size)
-        dtype = torch.float64 if problem.now.dtype == torch.float64 else torch.float32
-        if initial is None:
-            return torch.zeros(shape, dtype=dtype, device=problem.now.device)
-        if initial.shape != shape:
-            raise ShapeError(
-                f"initial must be [B, V, d] = {list(shape)} for the variables of {type(variables).__name__}, got "
-                f"{list(initial.shape)}"
+    def _start(
+        self, problem: Problem, initial: Tensor | Proposal | None, streams: Streams, stopwatch: Stopwatch
+    ) -> Start:
+        """Checked, in at least single precision; candidates are searched and costs summed in it."""
+        if initial is not None and not isinstance(initial, Tensor):
+            with stopwatch.measure("proposal"), self.precision.computing(problem.now.device):
+                start = initial(self.model, problem, self.horizon, streams)
+            return Start(
+                self._variables("the mean of the proposal", start.mean, problem),
+                None if start.std is None else _not_negative(self._variables("its std", start.std, problem)),
+                None if start.sequences is None else self._variables("its sequences", start.sequences, problem, "M"),
             )
-        return check_finite("initial", initial).to(problem.now.device, dtype, copy=True)
+        if initial is None:
+            initial = problem.now.new_zeros(self._shape(problem))
+        return Start(self._variables("initial", initial, problem))
+
+    def _shape(self, problem: Problem) -> tuple[int, int, int]:
+        """[B, V, d] of the search variables."""
+        return problem.size, self.parametrisation.length(self.horizon), self.parametrisation.size
+
+    def _variables(self, name: str, values: Tensor, problem: Problem, many: str | None = None) -> Tensor:
+        """Finite values [B, V, d], or [B, M, V, d] of many, on the device of the problem."""
+        size, length, width = self._shape(problem)
+        found = tuple(values.shape)
+        if found != (size, *found[1 : 1 if many is None else 2], length, width):
+            letters = "[B, V, d]" if many is None else f"[B, {many}, V, d]"
+            expected = str([size, *([] if many is None else [many]), length, width]).replace("'", "")
+            raise ShapeError(
+                f"{name} must be {letters} = {expected} for the variables of {type(self.parametrisation).__name__}, "
+                f"got {list(found)}"
+            )
+        dtype = torch.float64 if problem.now.dtype == torch.float64 else torch.float32
+        return check_finite(name, values).to(problem.now.device, dtype, copy=True)
 
     def _to_env(self, actions: Tensor) -> Tensor | None:
         if self.scaler is None:
             return None
         env_actions = self.scaler.denormalise(actions)
         return env_actions if self.bounds is None else self.bounds.clamp_env(env_actions)
+
+
+def _not_negative(std: Tensor) -> Tensor:
+    if (std < 0).any():
+        raise PlanningError("the std of a proposal must not be negative")
+    return std
 
 
 def _check_scalers(cost: Cost, scaler: ActionScaler | None) -> None:

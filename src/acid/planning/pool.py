@@ -17,6 +17,7 @@ from acid.planning.cem import CEM
 from acid.planning.costs import Cost, Evaluation
 from acid.planning.objective import Objective
 from acid.planning.planner import Planner
+from acid.planning.proposals import Proposal
 from acid.planning.rows import Rows
 from acid.planning.search import Gaussian, lowest
 from acid.planning.timing import Stopwatch
@@ -49,7 +50,7 @@ class Pool:
 
 @torch.no_grad()
 def draw_pool(
-    planner: Planner, problem: Problem, *, seed: int | Sequence[int] = 0, initial: Tensor | None = None
+    planner: Planner, problem: Problem, *, seed: int | Sequence[int] = 0, initial: Tensor | Proposal | None = None
 ) -> Pool:
     """What the first iteration of the planner's CEM draws for these problems and seeds, imagined.
 
@@ -59,8 +60,8 @@ def draw_pool(
     if not isinstance(search, CEM):
         raise PlanningError(f"a pool is what CEM draws in its first iteration, but the search is {search}")
     problem.check()
-    objective, mean, streams = planner.prepare(problem, seed, initial, Stopwatch())
-    rows = Rows.all(len(mean))
-    candidates = search.draw(objective, Gaussian.around(mean, search.std_init), rows, streams)
+    objective, start, streams = planner.prepare(problem, seed, initial, Stopwatch())
+    rows = Rows.all(len(start.mean))
+    candidates = start.join(search.draw(objective, start.gaussian(search.std_init), rows, streams), rows)
     actions = objective.actions(candidates)
     return Pool(candidates, actions, objective.imagine(actions, rows), objective)

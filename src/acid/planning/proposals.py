@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,19 +10,25 @@ import torch
 from torch import Tensor
 
 from acid.errors import PlanningError
-from acid.types import Problem, WorldModel
+from acid.planning.noise import Streams
+from acid.planning.rows import Rows
+from acid.planning.search import Start
+from acid.types import Plan, Problem, WorldModel
 
 
 class Proposal(Protocol):
     """A guess of the plan, from which the search starts."""
 
-    def __call__(self, model: WorldModel, problem: Problem, horizon: int) -> Tensor:
-        """The mean of the first candidates, [B, V, d]; without a parametrisation normalised actions [B, H, A]."""
+    def __call__(self, model: WorldModel, problem: Problem, horizon: int, streams: Streams, /) -> Start:
+        """Where to start for B problems; without a parametrisation the variables are normalised actions [B, H, A].
+
+        Random numbers come from the streams, one per problem, so that a plan does not depend on its batch.
+        """
         ...
 
 
 class GoalPolicy(Protocol):
-    """A policy learned from the same data as the world model."""
+    """A policy learned from the same data as the world model. To propose samples, `act` takes `steps` and `noise`."""
 
     @property
     def horizon(self) -> int:
@@ -37,20 +44,105 @@ class GoalPolicy(Protocol):
 class PolicyProposal:
     """What a goal-conditioned policy would do, rolled out in imagination: act, imagine, act on what was imagined.
 
-    How far the search then leaves it is up to the search: `CEM(std_init=0.3)` stays near.
+    std: how far the search may leave it at first: 0 keeps the policy's own plan, None leaves it to the search.
+    samples: how many whole sequences, sampled from the policy as a generative model, join the first candidates.
+    steps: Euler steps of each sampled action; one would give the mean again.
     """
 
     policy: GoalPolicy
+    std: float | None = None
+    samples: int = 0
+    steps: int = 5
 
-    def __call__(self, model: WorldModel, problem: Problem, horizon: int) -> Tensor:
+    def __post_init__(self) -> None:
+        if self.std is not None and not 0 <= self.std < float("inf"):
+            raise PlanningError(f"the std of a proposal must be finite and not negative, got {self.std}")
+        if self.samples < 0 or self.steps < 1:
+            raise PlanningError(
+                f"a proposal needs samples of at least 0 and steps of at least 1, got {self.samples} and {self.steps}"
+            )
+
+    def __call__(self, model: WorldModel, problem: Problem, horizon: int, streams: Streams, /) -> Start:
+        mean = self._imagine(model, problem, horizon, 1)[:, 0]
+        sequences = self._imagine(model, problem, horizon, self.samples, streams) if self.samples else None
+        return Start(mean, None if self.std is None else torch.full_like(mean, self.std), sequences)
+
+    def _imagine(
+        self, model: WorldModel, problem: Problem, horizon: int, count: int, streams: Streams | None = None
+    ) -> Tensor:
+        """Normalised actions [B, count, H, A]: the policy's mean, or samples if there are random streams."""
+        goal, latent = (x[:, None].expand(-1, count, -1, -1).flatten(0, 1) for x in (problem.goal, problem.now))
         actions: list[Tensor] = []
-        latent = problem.now
         for step in range(horizon):
             left = min(horizon - step, self.policy.horizon)
-            actions.append(self.policy.act(latent, problem.goal, left))
+            action = self._act(latent, goal, left, count, streams)
+            if not action.isfinite().all():
+                raise PlanningError("the policy proposes actions that are NaN or infinite; fit it again")
+            actions.append(action.unflatten(0, (-1, count)))
             if step + 1 < horizon:
-                latent = model.rollout(problem.start, torch.stack(actions, 1)[:, None])[:, 0, -1]
-        proposed = torch.stack(actions, 1)
-        if not proposed.isfinite().all():
-            raise PlanningError("the policy proposes actions that are NaN or infinite; fit it again")
-        return proposed
+                latent = model.rollout(problem.start, torch.stack(actions, 2))[:, :, -1].flatten(0, 1)
+        return torch.stack(actions, 2)
+
+    def _act(self, latent: Tensor, goal: Tensor, left: int, count: int, streams: Streams | None) -> Tensor:
+        mean = self.policy.act(latent, goal, left)
+        if streams is None:
+            return mean
+        rows = Rows.all(len(latent) // count)
+        noise = streams.normal(rows, (count, mean.shape[-1]), like=mean).flatten(0, 1)
+        sample: Callable[..., Tensor] = self.policy.act
+        return sample(latent, goal, left, steps=self.steps, noise=noise)
+
+
+@dataclass(frozen=True)
+class PriorProposal:
+    """A learned Gaussian of the whole plan, times the search's usual one: each counts by its precision.
+
+    prior: latents and goals [B, P, D] to mean and standard deviation of the plan, both [B, H, A].
+    std: of the usual Gaussian around 0. A prior that is unsure of a number leaves it to the search.
+    """
+
+    prior: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    std: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.std < float("inf"):
+            raise PlanningError(f"the std that a prior is combined with must be positive and finite, got {self.std}")
+
+    def __call__(self, model: WorldModel, problem: Problem, horizon: int, streams: Streams, /) -> Start:
+        mean, std = self.prior(problem.now, problem.goal)
+        if not (std > 0).all():
+            raise PlanningError("the prior gives standard deviations that are not positive")
+        precision = std.square().reciprocal()
+        total = precision + self.std**-2
+        return Start(mean * precision / total, total.rsqrt())
+
+
+@dataclass(frozen=True)
+class Remainder:
+    """What is left of the last plan after `executed` of its actions, then zeros: a warm start."""
+
+    plan: Plan
+    executed: int
+
+    def __call__(self, model: WorldModel, problem: Problem, horizon: int, streams: Streams, /) -> Start:
+        rest = torch.roll(self.plan.actions, -self.executed, dims=1)
+        rest[:, -self.executed :] = 0
+        return Start(rest)
+
+
+@dataclass(frozen=True, init=False)
+class Several:
+    """The search starts around the first proposal; the means and sequences of the others are tried as they are."""
+
+    proposals: tuple[Proposal, ...]
+
+    def __init__(self, *proposals: Proposal) -> None:
+        if not proposals:
+            raise PlanningError("Several needs at least one proposal")
+        object.__setattr__(self, "proposals", proposals)
+
+    def __call__(self, model: WorldModel, problem: Problem, horizon: int, streams: Streams, /) -> Start:
+        first, *others = (proposal(model, problem, horizon, streams) for proposal in self.proposals)
+        parts = [*(other.mean[:, None] for other in others), *(s.sequences for s in (first, *others))]
+        tried = [part for part in parts if part is not None]
+        return Start(first.mean, first.std, torch.cat(tried, 1) if tried else None)

@@ -26,6 +26,31 @@ Std = float | tuple[float, ...]  # one number, or one per action dimension
 
 
 @dataclass(frozen=True)
+class Start:
+    """Where a search begins."""
+
+    mean: Tensor  # [B, V, d]
+    std: Tensor | None = None  # [B, V, d], 0 to stay where it is; None: the search's own `std_init`
+    sequences: Tensor | None = None  # [B, M, V, d], candidates that are tried as they are in the first iteration
+
+    def gaussian(self, std_init: Std) -> Gaussian:
+        """The distribution that the first candidates are drawn from."""
+        return Gaussian(self.mean, initial_std(std_init, self.mean) if self.std is None else self.std)
+
+    def join(self, candidates: Tensor, rows: Rows, iteration: int = 0) -> Tensor:
+        """Candidates [R, N, V, d], of which the sequences replace the last ones in the first iteration."""
+        if self.sequences is None or iteration > 0:
+            return candidates
+        drawn = candidates.shape[1] - self.sequences.shape[1]
+        if drawn < 1:
+            raise PlanningError(
+                f"the proposal has {self.sequences.shape[1]} sequences, which leave no room for others among "
+                f"{candidates.shape[1]} candidates: raise `samples` or propose fewer"
+            )
+        return torch.cat([candidates[:, :drawn], rows.take(self.sequences)], dim=1)
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What a search found."""
 
@@ -36,8 +61,8 @@ class Outcome:
 class Search(Protocol):
     """A way to minimise an objective over action sequences."""
 
-    def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
-        """Search from the initial mean [B, V, d] with the random stream of each problem."""
+    def run(self, objective: Objective, start: Start, streams: Streams) -> Outcome:
+        """Search from there with the random stream of each problem."""
         ...
 
 
@@ -92,10 +117,6 @@ class Gaussian:
 
     mean: Tensor  # [B, V, d]
     std: Tensor  # [B, V, d]
-
-    @classmethod
-    def around(cls, mean: Tensor, std: Std) -> Gaussian:
-        return cls(mean, initial_std(std, mean))
 
     @classmethod
     def fit(cls, elites: Elites, candidates: Tensor) -> Gaussian:

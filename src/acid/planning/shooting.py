@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
 from acid.planning.rows import Rows
-from acid.planning.search import Gaussian, Outcome, Ranking, Recorder, Std, check_counts, check_std, lowest
+from acid.planning.search import Outcome, Ranking, Recorder, Start, Std, check_counts, check_std, lowest
 
 
 @dataclass(frozen=True)
@@ -23,11 +21,12 @@ class Shooting:
         check_counts(samples=self.samples)
         check_std(self.std_init)
 
-    def run(self, objective: Objective, mean: Tensor, streams: Streams) -> Outcome:
+    def run(self, objective: Objective, start: Start, streams: Streams) -> Outcome:
+        mean = start.mean
         rows = Rows.all(len(mean))
         noise = streams.normal(rows, (self.samples, *mean.shape[1:]), like=mean)
         noise[:, 0] = 0  # candidate 0 is the initial mean
-        candidates = objective.clamp(Gaussian.around(mean, self.std_init).sample(noise))
+        candidates = start.join(objective.clamp(start.gaussian(self.std_init).sample(noise)), rows)
         evaluation = objective(candidates, rows=rows, iteration=0)
         best = lowest(evaluation.total, 1)
         recorder = Recorder(objective, len(mean))

@@ -26,12 +26,23 @@ class Policy(FlowModel):
         """H: the most actions that may be left."""
         return self.config.conditions
 
-    def act(self, latent: Tensor, goal: Tensor, left: int | Tensor) -> Tensor:
-        """Latents and goals [B, P, D] and actions left (1..H, one for all or [B]) to normalised actions [B, A]."""
+    def act(
+        self,
+        latent: Tensor,
+        goal: Tensor,
+        left: int | Tensor,
+        *,
+        steps: int | None = None,
+        noise: Tensor | None = None,
+    ) -> Tensor:
+        """Latents and goals [B, P, D] and actions left (1..H, one for all or [B]) to normalised actions [B, A].
+
+        By default the mean action. Several `steps` from standard normal `noise` [B, A] sample one.
+        """
         left = torch.as_tensor(left, device=latent.device).expand(len(latent))
         if left.numel() and not 1 <= left.min() <= left.max() <= self.horizon:
             raise ShapeError(f"actions left must lie in 1..{self.horizon}, got {int(left.min())}..{int(left.max())}")
-        return self.flow.infer(latent, goal, left - 1)
+        return self.flow.infer(latent, goal, left - 1, steps=steps, noise=noise)
 
     @classmethod
     def fit(
