@@ -16,7 +16,7 @@ from torch import Tensor
 from acid.data.poses import to_world
 from acid.evaluation.kits import NavigationKit
 from acid.nn.pictures import perceived
-from acid.planning.search import Gaussian, lowest
+from acid.planning.search import Gaussian, Start, lowest
 
 if TYPE_CHECKING:
     from acid.tasks.navigation import Navigation
@@ -47,7 +47,7 @@ class Locator:
     @torch.no_grad()
     def locate(self, frame: Tensor, guess: np.ndarray) -> np.ndarray:
         """The pose [3] near a guess from which the world looks most like a frame [S, S, 3]."""
-        found = Gaussian.around(torch.zeros(1, 1, 3, dtype=torch.float64), SPREAD)
+        found = Start(torch.zeros(1, 1, 3, dtype=torch.float64)).gaussian(SPREAD)
         for _ in range(ROUNDS):
             noise = torch.randn(1, POSES, 1, 3, dtype=torch.float64, generator=self.generator)
             noise[:, 0] = 0
