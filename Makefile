@@ -7,7 +7,6 @@ PYTEST_ARGS ?=
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 READY := .venv/.ready
-DOCS_READY := .venv/.ready-docs
 
 GL_PACKAGES := libegl1 libegl-mesa0 libgl1-mesa-dri
 HAS_GL := $(PYTHON) -c 'import ctypes, os, sys; \
@@ -39,11 +38,11 @@ format: $(READY)  ## Fix what ruff can fix
 bench: setup  ## Run every benchmark
 	@set -e; for benchmark in $$(grep -l __main__ benchmarks/*.py); do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done
 
-docs: $(DOCS_READY) gl  ## Build the guides and the API pages into site/
-	$(BIN)/python docs/build.py site
+docs: setup  ## Build the documentation into site/; a warning is an error
+	OMP_NUM_THREADS=1 $(BIN)/sphinx-build --fail-on-warning --keep-going -q -b html -d build/doctrees docs site
 
 clean:  ## Remove what the other targets made, .venv included; data, runs and results stay
-	rm -rf .venv site build src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv site build dist docs/api src/*.egg-info .pytest_cache .ruff_cache .hypothesis
 	find src tests benchmarks examples docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch comes first and by itself, so that the build which the constraints pin is chosen before anything asks for another.
@@ -51,10 +50,6 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) install --quiet -c constraints.txt torch
 	$(PIP) install --quiet -c constraints.txt -e '.[all,dev]'
-	@touch $@
-
-$(DOCS_READY): $(READY)
-	$(PIP) install --quiet -c constraints.txt -e '.[docs]'
 	@touch $@
 
 # Rendering without a screen needs EGL, a system library that pip cannot bring.
