@@ -10,6 +10,7 @@ from evaluation_fakes import SCALER, Adder, Blind, situation
 from acid.errors import AcidError
 from acid.evaluation import NoOpAgent, PlanningAgent, PolicyAgent, RandomAgent, plan_seed
 from acid.evaluation.agents import encode
+from acid.evaluation.protocol import Protocol
 from acid.planning import CEM, ActionConsistency, Adaptive, Cost, GoalDistance, Planner, acid_cost
 
 
@@ -95,11 +96,13 @@ def test_the_policy_counts_blocks_down_to_the_goal_and_then_hurries():
     asked = []
 
     class Countdown:
+        horizon = 5
+
         def act(self, latent, goal, left):
             asked.append((latent.flatten().tolist(), goal.flatten().tolist(), left))
             return torch.zeros(len(latent), SCALER.size)
 
-    policy = PolicyAgent(Adder(), Countdown(), SCALER, goal_offset=25, budget=50)
+    policy = PolicyAgent(Adder(), Countdown(), SCALER, Protocol(goal_offset=25, budget=50).steps_left)
     for left in range(50, 0, -5):
         decision = policy.act(situation([1, 2], [3, 4], left=left))
         assert decision.env_actions.shape == (2, 5, 1)

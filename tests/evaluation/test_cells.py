@@ -282,5 +282,5 @@ def test_the_cost_of_the_control_only_measures_consistency():
 
 def test_a_bench_may_plan_with_another_protocol_than_the_tasks(tmp_path: Path):
     near = bench(Cell("reacher", "lewm"), replace(PROTOCOL, goal_offset=10))
-    agent = condition("policy").build(near, None)
-    assert agent.steps_left(near.protocol.budget) == 2  # type: ignore[attr-defined]  # of five environment steps each
+    condition("policy").build(near, None)
+    assert near.protocol.steps_left(near.protocol.budget, near.task.frameskip) == 2  # of five environment steps each

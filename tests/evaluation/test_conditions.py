@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from acid.errors import AcidError, UnknownNameError
 from acid.evaluation import (
@@ -23,8 +24,13 @@ from acid.evaluation import (
     play,
 )
 from acid.evaluation.conditions import terms
+from acid.evaluation.jobs import CellContender
+from acid.evaluation.play import render_states
 from acid.evaluation.pools import PoolAgent
-from acid.planning import Adaptive, Constant
+from acid.planning import Adaptive, Constant, PolicyProposal
+from acid.planning.noise import Streams
+from acid.types import Problem
+from acid.verifier import Directions
 
 REACHER = Cell("reacher", "lewm")
 SPEC = SearchSpec("cem", 6, 2, 2, horizon=2)
@@ -54,6 +60,16 @@ def paths(navigation_folder: Path) -> Bench:
 @pytest.fixture(scope="module")
 def paths_once(paths: Bench) -> Bench:
     return Bench(paths.cell, replace(paths.spec, iterations=1), paths.protocol, pooled_with=("acid", "acid-path"))
+
+
+@pytest.fixture(scope="module")
+def divided() -> Bench:
+    """A bench whose verifier tells one of the ten directions of an action."""
+    made = bench()
+    axes = tuple(tuple(float(i == j) for j in range(10)) for i in range(10))
+    verifier = made.kit.verifier
+    verifier.report = replace(verifier.report, directions=Directions((0.1, *[0.9] * 9), axes))
+    return made
 
 
 def weight(name: str) -> float | None:
@@ -111,6 +127,73 @@ def test_each_may_also_plan_by_itself():
     assert isinstance(agent, PlanningAgent)
 
 
+PARTS = {"told": ["told"], "untold": ["untold"], "told-untold": ["told", "untold"]}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_of_consistency_have_weights_of_their_own(divided: Bench, name: str):
+    assert isinstance(condition(name).build(divided, 0.5), PlanningAgent)
+    active = divided.planner(condition(name), 0.5).cost.active
+    assert [term.name for term in active] == ["goal", *PARTS[name]]
+    assert [term.weight for term in active[1:]] == [Adaptive(0.5)] * len(PARTS[name])
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_need_a_verifier_that_tells_some_directions_and_not_others(name: str):
+    for shares, reason in (
+        ((0.1, 0.2), "2 of 2 directions"),
+        ((0.7, 0.8), "0 of 2 directions"),
+        (None, "fit it again"),
+    ):
+        made = bench()
+        verifier = made.kit.verifier
+        directions = None if shares is None else Directions(shares, ((1.0, 0.0), (0.0, 1.0)))
+        verifier.report = replace(verifier.report, directions=directions)
+        with pytest.raises(AcidError, match=f"the condition '{name}' does not apply .*{reason}"):
+            condition(name).build(made, 0.5)
+
+
+def test_the_policy_in_open_loop_executes_what_it_imagines(latent: Bench):
+    chosen = condition("policy-open")
+    spec = chosen.search_of(replace(latent.spec, execute=1))
+    assert (spec.method, spec.samples, spec.horizon, spec.execute) == ("shooting", 1, latent.spec.horizon, 1)
+    contender = CellContender(REACHER, "policy-open", None, latent.spec)
+    assert contender.search == chosen.search_of(latent.spec)
+    opened = contender.open(latent.protocol, [], {})
+    (instance,) = REACHER.instances(latent.protocol).unsolved[:1]
+    (episode,) = play(latent.task, opened.agent, [instance], protocol=latent.protocol)
+    proposed = PolicyProposal(latent.policy)
+    frames = render_states(latent.task, np.stack([instance.start_state, instance.goal_state]))
+    now, goal = latent.model.encode(torch.from_numpy(frames)).detach().split(1)
+    mean = proposed(latent.model, Problem(now, goal), latent.spec.horizon, Streams([0])).mean
+    expected = latent.model.scaler.denormalise(mean)[0].numpy()
+    assert episode.plan is not None
+    np.testing.assert_allclose(episode.plan[: len(expected)], expected, atol=1e-4)
+
+
+def test_feedback_makes_more_and_shorter_plans(latent: Bench):
+    (instance,) = REACHER.instances(latent.protocol).unsolved[:1]
+    lengths = {}
+    for name, spec in {
+        "whole": SearchSpec("cem", 4, 1, 2, horizon=5),
+        "one": SearchSpec("cem", 4, 1, 2, horizon=5, execute=1),
+        "shrinking": SearchSpec("cem", 4, 1, 2, horizon=5, execute=1, shrinks=True),
+    }.items():
+        agent = condition("original").build(bench(spec=spec, pooled=False), None)
+        assert isinstance(agent, PlanningAgent)
+        lengths[name] = [agent._controller(left).planner.horizon for left in range(50, 0, -5)]
+        (episode,) = play(latent.task, agent, [instance], protocol=latent.protocol)
+        assert episode.success or episode.decisions == (2 if name == "whole" else 10)
+    assert lengths["one"] == [5] * 10
+    assert lengths["shrinking"] == [5, 4, 3, 2, 1, 1, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("wrong", [{"execute": 0}, {"execute": 6}, {"shrinks": True}])
+def test_feedback_that_makes_no_sense_is_refused(wrong):
+    with pytest.raises(AcidError, match="executed"):
+        SearchSpec("cem", 4, 1, 2, horizon=5, **wrong)
+
+
 PATH_CONDITIONS = ("original", "acid", "acid-path", "control", "change", "turn")
 
 
@@ -162,7 +245,18 @@ def test_what_navigation_does_not_have_is_refused(paths: Bench, name: str):
 
 
 def test_every_condition_is_tried_here():
-    tried = {*PLANNED, "noop", "random", "policy", "prior", "chance", *PATH_CONDITIONS, *REFUSED_BY_LATENT}
+    tried = {
+        *PLANNED,
+        "noop",
+        "random",
+        "policy",
+        "policy-open",
+        "prior",
+        "chance",
+        *PARTS,
+        *PATH_CONDITIONS,
+        *REFUSED_BY_LATENT,
+    }
     assert tried == CONDITIONS.keys()
 
 

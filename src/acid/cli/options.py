@@ -78,6 +78,10 @@ class SearchOptions:
     """Model steps in a plan."""
     candidates: str | None = None
     """Family of candidates: arc or line for navigation."""
+    execute: int | None = None
+    """Model steps of a plan that are executed before the next one is made; default: all."""
+    shrink: bool = False
+    """Make plans shorter as the goal comes nearer, instead of always aiming a whole horizon ahead; needs --execute."""
 
     def spec(self, cell: Cell) -> SearchSpec:
         from acid.errors import look_up
@@ -99,6 +103,8 @@ class SearchOptions:
             horizon=self.horizon,
             candidates=self.candidates or kit.candidates[0],
             repeats=kit.repeats,
+            execute=self.execute,
+            shrinks=self.shrink,
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from acid.planning.proposals import GoalPolicy
 from acid.types import ActionScaler, Plan, WorldModel
 
 Judge = Callable[[int, np.ndarray], np.ndarray | None]
+StepsLeft = Callable[[int, int], int]  # environment steps left of the budget, frameskip: model steps to the goal
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class PlanningAgent:
 
     initial: the mean [B, H, A] (or variables of the parametrisation) that a search starts from.
     readout: latents [B, k, P, D] to the poses [B, k, ...] that they show, as the task's success test compares them.
+    steps_left: if given, plans become shorter as the goal comes nearer, instead of always aiming H steps ahead.
     """
 
     def __init__(
@@ -80,15 +81,22 @@ class PlanningAgent:
         *,
         initial: Callable[[Situation], Tensor | None] = lambda situation: None,
         readout: Callable[[Tensor], Tensor] | None = None,
+        steps_left: StepsLeft | None = None,
     ) -> None:
         if planner.scaler is None:
             raise AcidError("the planner has no action scaler, so its plans cannot be executed: pass scaler=")
-        self._controller = Controller(planner, planner.horizon if execute is None else execute)
+        self._execute = planner.horizon if execute is None else execute
+        lengths = [planner.horizon] if steps_left is None else range(1, planner.horizon + 1)
+        self._controllers = {
+            length: Controller(planner.with_horizon(length), min(self._execute, length)) for length in lengths
+        }
+        self._steps_left = steps_left
         self._initial = initial
         self._readout = readout
 
     def act(self, situation: Situation) -> Decision:
-        planner, execute = self._controller.planner, self._controller.execute
+        controller = self._controller(situation.left)
+        planner, execute = controller.planner, controller.execute
         goals = torch.from_numpy(situation.goals)
         with _Clock() as clock:
             plan = planner.plan(
@@ -99,7 +107,7 @@ class PlanningAgent:
             )
         expected = plan.imagined[:, execute]
         return Decision(
-            env_actions=self._controller.actions(plan),
+            env_actions=controller.actions(plan),
             cpu_seconds=clock.cpu,
             wall_seconds=clock.wall,
             plan=plan,
@@ -107,6 +115,13 @@ class PlanningAgent:
             imagined_pose=self._read(plan, execute),
             gap=lambda pixels: _squared_distance(encode(planner.model, pixels), expected),
         )
+
+    def _controller(self, left: int) -> Controller:
+        longest = max(self._controllers)
+        if self._steps_left is None:
+            return self._controllers[longest]
+        frameskip = self._controllers[longest].planner.scaler.frameskip  # type: ignore[union-attr]  # checked above
+        return self._controllers[min(longest, self._steps_left(left, frameskip))]
 
     def _read(self, plan: Plan, execute: int) -> np.ndarray | None:
         if self._readout is None:
@@ -116,28 +131,21 @@ class PlanningAgent:
 
 
 class PolicyAgent:
-    """The goal-conditioned inverse-dynamics baseline."""
+    """The goal-conditioned policy in closed loop: it looks after every model step, without imagining anything."""
 
-    def __init__(
-        self, model: WorldModel, policy: GoalPolicy, scaler: ActionScaler, *, goal_offset: int, budget: int
-    ) -> None:
+    def __init__(self, model: WorldModel, policy: GoalPolicy, scaler: ActionScaler, steps_left: StepsLeft) -> None:
         self._model = model
         self._policy = policy
         self._scaler = scaler
-        self._goal_offset = goal_offset
-        self._budget = budget
+        self._steps_left = steps_left
 
     def act(self, situation: Situation) -> Decision:
         with _Clock() as clock, torch.no_grad():
             now, goal = encode(self._model, situation.observation), encode(self._model, situation.goals)
-            action = self._policy.act(now, goal, self.steps_left(situation.left))
+            left = min(self._steps_left(situation.left, self._scaler.frameskip), self._policy.horizon)
+            action = self._policy.act(now, goal, left)
             env_actions = self._scaler.denormalise(action[:, None]).numpy(force=True)
         return Decision(env_actions, clock.cpu, clock.wall)
-
-    def steps_left(self, left: int) -> int:
-        """Model steps until the goal is due; once it is overdue, as fast as possible."""
-        elapsed = self._budget - left
-        return max(1, math.ceil((self._goal_offset - elapsed) / self._scaler.frameskip))
 
 
 class NoOpAgent:

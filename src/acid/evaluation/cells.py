@@ -245,7 +245,7 @@ class Bench:
 
     def cost(self, condition: Condition, lam: float | None) -> Cost:
         """What a condition's search minimises. All report consistency; only ACID's search sees it."""
-        term = [] if condition.term is None else [condition.term(self.kit, 0.0 if lam is None else lam)]
+        term = [] if condition.terms is None else condition.terms(self.kit, 0.0 if lam is None else lam)
         report = [measured(self.kit)]
         return Cost([self.kit.goal(), *term, *(r for r in report if r.name not in {t.name for t in term})])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from acid.evaluation.agents import Agent, NoOpAgent, PlanningAgent, PolicyAgent,
 from acid.evaluation.kits import Kit
 from acid.evaluation.pools import Chooser, JudgedPool, PoolAgent
 from acid.evaluation.protocol import plan_seed
+from acid.evaluation.searches import SearchSpec
 from acid.planning import ActionNorm, Adaptive, Constant, Custom, Term
 from acid.report.style import Look
 from acid.types import Trajectory
@@ -29,16 +30,21 @@ def _always(bench: Bench) -> str | None:
     return None
 
 
+def _as_given(spec: SearchSpec) -> SearchSpec:
+    return spec
+
+
 @dataclass(frozen=True)
 class Condition:
     """One thing to compare: a cost for the search, a choice from a shared pool, or an agent that does not search."""
 
     name: str
     look: Look  # label, colour and marker in tables and figures
-    term: Callable[[Kit, float], Term] | None = None  # what joins the goal cost, weighted by λ
+    terms: Callable[[Kit, float], Sequence[Term]] | None = None  # what joins the goal cost, weighted by λ
     searches: bool = True
     bounded: bool = False  # candidates are clipped to the data's range of actions
     proposes: bool = False  # the search starts where the cell's policy would go
+    search_of: Callable[[SearchSpec], SearchSpec] = _as_given  # the search that it makes of the one that is asked for
     choose: Chooser | int | None = None  # from a pool: what ranks the candidates, or the number of one of them
     agent: Callable[[Bench], Agent] | None = None
     needs: tuple[str, ...] = ("model", "verifier")  # parts of a cell
@@ -48,7 +54,7 @@ class Condition:
     @property
     def weighted(self) -> bool:
         """Whether it has a λ."""
-        return self.term is not None
+        return self.terms is not None
 
     @property
     def pools(self) -> bool:
@@ -84,7 +90,8 @@ class Condition:
             choose = _cheapest(bench, self, lam) if self.choose is None else self.choose
             return PoolAgent(bench.shared_pool, choose, uses=uses)
         planner = bench.planner(self, lam)
-        return PlanningAgent(planner, initial=bench.initial, readout=bench.readout)
+        left = bench.protocol.steps_left if bench.spec.shrinks else None
+        return PlanningAgent(planner, bench.spec.execute, initial=bench.initial, readout=bench.readout, steps_left=left)
 
 
 def _cheapest(bench: Bench, condition: Condition, lam: float | None) -> Chooser:
@@ -109,8 +116,7 @@ def _by_truth(judged: JudgedPool) -> Tensor:
 
 def _policy(bench: Bench) -> Agent:
     protocol, model = bench.protocol, bench.model
-    assert protocol.goal_offset is not None  # refused otherwise
-    return PolicyAgent(model, bench.policy, model.scaler, goal_offset=protocol.goal_offset, budget=protocol.budget)
+    return PolicyAgent(model, bench.policy, model.scaler, protocol.steps_left)
 
 
 def _refuse_policy(bench: Bench) -> str | None:
@@ -121,6 +127,13 @@ def _refuse_policy(bench: Bench) -> str | None:
 
 def _refuse_proposal(bench: Bench) -> str | None:
     return None if bench.cell.has("policy") else f"{bench.cell.root} has no policy to start from"
+
+
+def _refuse_parts(bench: Bench) -> str | None:
+    directions = bench.kit.verifier.directions
+    if directions is None:
+        return "its verifier was fitted before directions were measured; fit it again with `acid train verifier`"
+    return None if 0 < directions.told < len(directions.shares) else f"{directions}, so there is nothing to divide"
 
 
 def _refuse_pixels_only(bench: Bench) -> str | None:
@@ -145,37 +158,49 @@ def _turning(trajectory: Trajectory, goal: Tensor) -> Tensor:
     return trajectory.actions[..., 1:].square().sum(-1).mean(-1)
 
 
-def _consistency(kit: Kit, lam: float) -> Term:
-    return kit.consistency(Adaptive(lam))
+def _consistency(*parts: str) -> Callable[[Kit, float], Sequence[Term]]:
+    """ACID's terms, each with an adaptive weight of its own."""
+    return lambda kit, lam: [kit.consistency(Adaptive(lam), part) for part in parts]
+
+
+_ALL_DIRECTIONS = _consistency("all")
 
 
 # Colours after Okabe and Ito, safe for colour-blind readers. ACID is the only strong blue, Original the only dark grey.
 _ALL = (
     Condition("original", Look("Original", "#6e6e6e", "s")),
-    Condition("acid", Look("ACID", "#0072b2", "o"), _consistency),
+    Condition("acid", Look("ACID", "#0072b2", "o"), _ALL_DIRECTIONS),
     Condition(
         "acid-path",
         Look("ACID of the path", "#56b4e9", "o"),
-        lambda kit, lam: kit.path_consistency(Adaptive(lam)),
+        lambda kit, lam: [kit.path_consistency(Adaptive(lam))],
         refuses=_refuse_pixels_only,
     ),
-    Condition("control", Look("‖a‖² control", "#e69f00", "^"), lambda kit, lam: ActionNorm(Adaptive(lam))),
+    Condition("told", Look("ACID, told part", "#004d80", "P"), _consistency("told"), refuses=_refuse_parts),
+    Condition("untold", Look("ACID, untold part", "#999933", "P"), _consistency("untold"), refuses=_refuse_parts),
+    Condition(
+        "told-untold",
+        Look("ACID, told + untold", "#661100", "P"),
+        _consistency("told", "untold"),
+        refuses=_refuse_parts,
+    ),
+    Condition("control", Look("‖a‖² control", "#e69f00", "^"), lambda kit, lam: [ActionNorm(Adaptive(lam))]),
     Condition(
         "change",
         Look("Reward for change", "#d55e00", "o"),
-        lambda kit, lam: Custom(_stillness, "change", Adaptive(lam)),
+        lambda kit, lam: [Custom(_stillness, "change", Adaptive(lam))],
     ),
     Condition(
         "turn",
         Look("Turn penalty", "#882255", "o"),
-        lambda kit, lam: Custom(_turning, "turn", Adaptive(lam)),
+        lambda kit, lam: [Custom(_turning, "turn", Adaptive(lam))],
         refuses=_refuse_pixels_only,
     ),
     Condition("clipped", Look("Original, clipped", "#44aa99", "s"), bounded=True, refuses=_refuse_clipping),
     Condition(
         "acid-clipped",
         Look("ACID, clipped", "#332288", "o"),
-        _consistency,
+        _ALL_DIRECTIONS,
         bounded=True,
         lambda_of="acid",
         refuses=_refuse_clipping,
@@ -190,10 +215,20 @@ _ALL = (
     Condition(
         "proposal-acid",
         Look("Proposal + ACID", "#004488", "o"),
-        _consistency,
+        _ALL_DIRECTIONS,
         proposes=True,
         needs=("model", "verifier", "policy"),
         lambda_of="acid",
+        refuses=_refuse_proposal,
+    ),
+    Condition(
+        "policy-open",
+        Look("Policy, open loop", "#44bb99", "D"),
+        proposes=True,
+        search_of=lambda spec: SearchSpec(
+            "shooting", 1, horizon=spec.horizon, execute=spec.execute, shrinks=spec.shrinks
+        ),
+        needs=("model", "verifier", "policy"),
         refuses=_refuse_proposal,
     ),
     Condition("prior", Look("Prior mean", "#b5b5b5", "v"), choose=0),  # candidate 0 is the mean of what is searched
@@ -232,8 +267,8 @@ def condition(name: str) -> Condition:
 
 def terms(kit: Kit, names: Collection[str]) -> list[Term]:
     """The goal cost and every term of the named conditions once, all active: what a shared pool is judged by."""
-    makers = [entry.term for entry in _ALL if entry.name in names and entry.term is not None]
-    found = {term.name: term for term in (make(kit, 1.0) for make in makers)}
+    makers = [entry.terms for entry in _ALL if entry.name in names and entry.terms is not None]
+    found = {term.name: term for make in makers for term in make(kit, 1.0)}
     return [kit.goal(), *found.values()]
 
 

@@ -72,10 +72,11 @@ class CellContender:
 
     @property
     def search(self) -> SearchSpec | None:
-        return self.spec if condition(self.condition).searches else None
+        chosen = condition(self.condition)
+        return chosen.search_of(self.spec) if chosen.searches else None
 
     def open(self, protocol: Protocol, others: Sequence[Contender], benches: dict[Any, Bench]) -> Opened:
-        bench = benches.setdefault((self.cell, self.spec), self._bench(protocol, [*others, self]))
+        bench = benches.setdefault((self.cell, self.search or self.spec), self._bench(protocol, [*others, self]))
         chosen = condition(self.condition)
         return Opened(chosen.build(bench, self.lam), bench.provenance(chosen), bench.model.observation_size)
 
@@ -91,7 +92,8 @@ class CellContender:
 
     def _bench(self, protocol: Protocol, others: Sequence[Contender]) -> Bench:
         together = {other.condition for other in others} if self.shares else None
-        return Bench(self.cell, self.spec, protocol, device=self.device, precision=self.precision, pooled_with=together)
+        spec = self.search or self.spec
+        return Bench(self.cell, spec, protocol, device=self.device, precision=self.precision, pooled_with=together)
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,14 @@ class Kit:
     def goal(self) -> Term:
         return GoalDistance()
 
-    def consistency(self, weight: Weight) -> ActionConsistency:
-        """ACID's term."""
-        return ActionConsistency(self.verifier, weight)
+    def consistency(self, weight: Weight, part: Any = "all") -> ActionConsistency:
+        """ACID's term, or a part of it, which is then named after the part."""
+        return ActionConsistency(self.view, weight, "consistency" if part == "all" else part, part=part)
+
+    @property
+    def view(self) -> VerifierView:
+        """What the verifier looks at, and in which units it answers."""
+        return VerifierView(self.verifier)
 
     def path_consistency(self, weight: Weight) -> ActionConsistency:
         """The same between the places where actions lead."""
@@ -125,7 +130,7 @@ class NavigationKit(Kit):
         return DecodedDistance(self.model.decode, self.lpips)
 
     @cached_property
-    def _view(self) -> VerifierView:
+    def view(self) -> VerifierView:
         """The verifier looks at what tokens draw, and infers displacements in units of their own deviations."""
         return VerifierView(self.verifier, features=self.model.tokenizer.features, units=self.verifier_units)
 
@@ -133,11 +138,8 @@ class NavigationKit(Kit):
         """The model's normalised actions [..., H, A] in the verifier's units."""
         return self.verifier.scaler.normalise(self.model.scaler.denormalise(actions))
 
-    def consistency(self, weight: Weight) -> ActionConsistency:
-        return ActionConsistency(self._view, weight)
-
     def path_consistency(self, weight: Weight) -> ActionConsistency:
-        return ActionConsistency(self._view, weight, "path", path=places(self.verifier.scaler))
+        return ActionConsistency(self.view, weight, "path", path=places(self.verifier.scaler))
 
     def parametrisation(self, candidates: str) -> Parametrisation:
         speed, rate = (spread * STEP_SECONDS / SCALER.std[i] for spread, i in zip(self.SPREAD, (0, 2), strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -41,6 +42,12 @@ class Protocol:
             raise AcidError(f"protocol.seed must not be negative, got {self.seed}")
         if self.split not in get_args(Split):
             raise AcidError(f"unknown split {self.split!r}{did_you_mean(self.split, get_args(Split))}")
+
+    def steps_left(self, left: int, frameskip: int) -> int:
+        """Model steps until the goal is due when `left` environment steps are left; at least 1, also when overdue."""
+        if self.goal_offset is None:
+            raise AcidError("goals that the task draws are not due at a certain step")
+        return max(1, math.ceil((self.goal_offset - (self.budget - left)) / frameskip))
 
     @classmethod
     def of(cls, setup: Setup, *, episodes: int = 200, split: Split = "test", seed: int = 0) -> Protocol:

@@ -28,7 +28,17 @@ class SearchSpec:
     horizon: int = 5
     candidates: str = FREE  # the family that is searched, e.g. arcs
     repeats: int = 1  # rollouts of each candidate
+    execute: int | None = None  # model steps of a plan that are executed before the next is made; None: all
+    shrinks: bool = False  # plans become shorter as the goal comes nearer, instead of always aiming H steps ahead
     options: Mapping[str, Any] = field(default_factory=dict)  # of the method where not its default, as JSON values
+
+    def __post_init__(self) -> None:
+        if self.execute is not None and not 1 <= self.execute <= self.horizon:
+            raise AcidError(
+                f"of a plan of {self.horizon} steps, 1 to {self.horizon} can be executed, not {self.execute}"
+            )
+        if self.shrinks and (self.execute is None or self.candidates != FREE):
+            raise AcidError("plans shrink only where a part of them is executed and candidates are free; set `execute`")
 
     def __hash__(self) -> int:
         return hash(self.name)
@@ -89,7 +99,8 @@ class SearchSpec:
         family = [] if self.candidates == FREE else [self.candidates]
         repeated = [] if self.repeats == 1 else [f"r{self.repeats}"]
         options = [f"{name}{value}".replace(" ", "") for name, value in self.options.items()]
-        return "-".join([self.method, *sizes, *family, *repeated, *options])
+        feedback = [] if self.execute is None else [f"x{self.execute}{'s' if self.shrinks else ''}"]
+        return "-".join([self.method, *sizes, *family, *repeated, *feedback, *options])
 
     @property
     def name(self) -> str:

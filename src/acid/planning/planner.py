@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
@@ -111,6 +112,13 @@ class Planner:
             start, target = self._encode("observation", observation), self._encode("goal", goal)
             problem = Problem(start, target if target.dim() == 3 else target[:, -1])
         return self._solve(problem, seed, initial, stopwatch)
+
+    def with_horizon(self, horizon: int) -> Planner:
+        """The same planner for plans of another length."""
+        check_counts(horizon=horizon)
+        other = copy.copy(self)
+        other.horizon = horizon
+        return other
 
     def solve(
         self, problem: Problem, *, seed: int | Sequence[int] = 0, initial: Tensor | Proposal | None = None

@@ -83,14 +83,23 @@ class ActionConsistency:
     path: where actions [..., H, A], in the verifier's units, lead: [..., H, D]. Then that is compared, for the actions
         asked for and for those inferred, instead of the actions themselves: what the verifier gets wrong at random
         cancels out along the way, what the model gets wrong always one way adds up.
+    part: which directions of an action are compared. "all" is the paper's. "told" keeps those that two frames tell, so
+        that only the imagination is checked. "untold" keeps the others: what the verifier infers there is the mean of
+        the data, so this part asks for actions like the data's, whatever is imagined. Coordinates are then in
+        standard deviations of the data. It needs a verifier with `directions`, as `Verifier.fit` measures them.
     """
 
     verifier: InverseDynamics | VerifierView
     weight: Weight = field(default_factory=Adaptive)
     name: str = "consistency"
     path: Callable[[Tensor], Tensor] | None = None
+    part: Literal["all", "told", "untold"] = "all"
 
     def __post_init__(self) -> None:
+        if self.part != "all":
+            if self.path is not None:
+                raise PlanningError(f"choose a path or part={self.part!r} of term {self.name!r}, not both")
+            self.view.axes(self.part, like=torch.empty(0))  # complains where there is no such part
         if not (self.weight.off or self.view.tells):
             warnings.warn(
                 f"the verifier of the cost term {self.name!r} tells nothing about actions, so the term only prefers "
@@ -108,14 +117,19 @@ class ActionConsistency:
         self.view.check_scaler(scaler)
 
     def differences(self, trajectory: Trajectory) -> Tensor:
-        """a_t − G(ẑ_t, ẑ_{t+1}) as [B, N, H, A], or of where they lead as [B, N, H, D]."""
+        """a_t − G(ẑ_t, ẑ_{t+1}) as [B, N, H, A], or its part, or of where they lead as [B, N, H, D]."""
         inferred, asked = self.view.inferred(trajectory), self.view.asked(trajectory)
         if inferred.shape != asked.shape:
             raise ShapeError(
                 f"the verifier of term {self.name!r} returned actions {list(inferred.shape)} for candidates "
                 f"{list(asked.shape)}; it must be fitted to the model's own normalised action blocks"
             )
-        return asked - inferred if self.path is None else self.path(asked) - self.path(inferred)
+        if self.path is not None:
+            return self.path(asked) - self.path(inferred)
+        difference = asked - inferred
+        if self.part == "all":
+            return difference
+        return difference @ self.view.axes(self.part, like=difference)
 
     def per_step(self, trajectory: Trajectory) -> Tensor:
         """Residuals ‖a_t − G(ẑ_t, ẑ_{t+1})‖² as [B, N, H], or those of where the actions lead."""

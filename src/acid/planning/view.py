@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
@@ -38,6 +39,15 @@ class VerifierView:
     def tells(self) -> bool:
         """Whether the verifier knows anything about actions, as far as its report says."""
         return getattr(getattr(self.verifier, "report", None), "tells", True)
+
+    def axes(self, part: str, *, like: Tensor) -> Tensor:
+        """The directions of an action [A, k] that the verifier tells, or does not tell."""
+        directions: Any = getattr(self.verifier, "directions", None)
+        if directions is None:
+            raise PlanningError(
+                "the verifier does not say which directions of an action it tells: fit it again, or use part='all'"
+            )
+        return directions.part(part, like=like)
 
     def check_scaler(self, scaler: ActionScaler) -> None:
         """A PlanningError if the verifier was fitted with other action statistics than `scaler`, the planner's."""

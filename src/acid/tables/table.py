@@ -35,7 +35,7 @@ class Study:
     task: str
     model: str
     conditions: tuple[str, ...]
-    sizes: Mapping[str, int] = field(default_factory=dict)  # samples, iterations, elites, horizon
+    sizes: Mapping[str, int] = field(default_factory=dict)  # samples, iterations, elites, horizon, execute, shrinks
     candidates: str | None = None  # the family that is searched; default: the first of the model's
     budget: int | None = None  # environment steps
     episodes: Mapping[str, int] = field(default_factory=dict)  # conditions that are run on fewer

@@ -1,6 +1,7 @@
 """Inverse dynamics: the action between two latents, to verify a world model's imagination or to act without one."""
 
 from acid.nn.prefix_suffix import TransformerSize
+from acid.verifier.directions import Directions
 from acid.verifier.fitting import LITE_FIT, PAPER_FIT, FitConfig
 from acid.verifier.flow import LITE, PAPER, SMALL, ActionFlow, FlowConfig, flow_matching_loss
 from acid.verifier.policy import Policy
@@ -15,6 +16,7 @@ __all__ = [
     "PAPER_FIT",
     "SMALL",
     "ActionFlow",
+    "Directions",
     "FitConfig",
     "FlowConfig",
     "FlowReport",

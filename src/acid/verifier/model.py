@@ -17,6 +17,7 @@ from acid.errors import AcidWarning, CheckpointError
 from acid.loop import Progress, train
 from acid.nn.prefix_suffix import TransformerSize
 from acid.types import ActionScaler
+from acid.verifier.directions import Directions
 from acid.verifier.fitting import LITE_FIT, FitConfig, FlowFit, fit_scaler, normalise_rows
 from acid.verifier.flow import LITE, SMALL, ActionFlow, FlowConfig
 from acid.verifier.progress import Told
@@ -108,6 +109,11 @@ class FlowModel(nn.Module):
             torch.manual_seed(training.seed)
             model = cls(config, scaler).to(transitions.latents.device)
         return model, FlowFit(model.flow, transitions, chosen, held_out, training)
+
+    @property
+    def directions(self) -> Directions | None:
+        """Which directions of an action it tells, if that was measured."""
+        return None if self.report is None else self.report.directions
 
     def ready(self) -> Self:
         """Itself, frozen for inference; gradients still reach the latents."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from acid.verifier.directions import Directions
 from acid.verifier.flow import ActionFlow
 from acid.verifier.transitions import Transitions
 
@@ -27,6 +28,7 @@ class FlowReport:
     ten_steps: tuple[float, ...]
     train: int  # transitions
     held_out: int
+    directions: Directions | None = None  # of the action, one Euler step; None in old reports, or with too few rows
 
     @property
     def r2(self) -> tuple[float, ...]:
@@ -75,6 +77,7 @@ class FlowReport:
                 *lines,
                 f"{'mean':>9}  {one:>8.3f}  {ten:>9.3f}  {self.mean_r2:>6.3f}",
                 self.verdict,
+                *([] if self.directions is None else [f"In directions: {self.directions}."]),
             ]
         )
 
@@ -88,14 +91,20 @@ def measure(flow: ActionFlow, transitions: Transitions, train: Tensor, held_out:
     shape = (len(held_out), transitions.actions.shape[1])
     noise = torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(transitions.actions)
 
-    def error(steps: int, *, drawn: bool) -> tuple[float, ...]:
+    def errors(steps: int, *, drawn: bool) -> Tensor:
         wrong = []
         for index, start in zip(rows, noise.split(len(rows[0])), strict=True):
             latent, next_latent, action, condition = transitions.batch(index)
             told = None if condition is None else condition.to(device)
             where = start.to(device) if drawn else None
             inferred = flow.infer(latent.to(device), next_latent.to(device), told, steps=steps, noise=where)
-            wrong.append((inferred.to(action) - action).square())
-        return tuple((torch.cat(wrong).mean(dim=0) / variance).tolist())
+            wrong.append(inferred.to(action) - action)
+        return torch.cat(wrong)
 
-    return FlowReport(error(1, drawn=False), error(10, drawn=True), train=len(train), held_out=len(held_out))
+    def shares(wrong: Tensor) -> tuple[float, ...]:
+        return tuple((wrong.square().mean(dim=0) / variance).tolist())
+
+    one, ten = errors(1, drawn=False), errors(10, drawn=True)
+    enough = len(held_out) > 2 * shape[1]  # to estimate a covariance from
+    directions = Directions.measure(transitions.actions[transitions.start[held_out]], one) if enough else None
+    return FlowReport(shares(one), shares(ten), train=len(train), held_out=len(held_out), directions=directions)
