@@ -116,8 +116,8 @@ def test_a_checkpoint_of_something_else_is_refused(verifier, tmp_path):
 def test_report_reads_as_a_table_and_as_json(verifier):
     lines = str(verifier.report).splitlines()
     assert "1620 transitions trained on, 180 held out" in lines[0]
-    assert [line.split()[0] for line in lines[1:-1]] == ["dimension", "0", "1", "mean"]
-    assert lines[-1] == verifier.report.verdict
+    assert [line.split()[0] for line in lines[1:-2]] == ["dimension", "0", "1", "mean"]
+    assert lines[-2:] == [verifier.report.verdict, f"In directions: {verifier.report.directions}."]
     assert json.loads(json.dumps(dataclasses.asdict(verifier.report)))["one_step"] == list(verifier.report.one_step)
 
 

@@ -85,10 +85,10 @@ class PlanningAgent:
     ) -> None:
         if planner.scaler is None:
             raise AcidError("the planner has no action scaler, so its plans cannot be executed: pass scaler=")
-        self._execute = planner.horizon if execute is None else execute
-        lengths = [planner.horizon] if steps_left is None else range(1, planner.horizon + 1)
-        self._controllers = {
-            length: Controller(planner.with_horizon(length), min(self._execute, length)) for length in lengths
+        whole = Controller(planner, planner.horizon if execute is None else execute)
+        shorter = () if steps_left is None else range(1, planner.horizon)
+        self._controllers = {planner.horizon: whole} | {
+            length: Controller(planner.with_horizon(length), min(whole.execute, length)) for length in shorter
         }
         self._steps_left = steps_left
         self._initial = initial
