@@ -169,7 +169,7 @@ def test_incomplete_descriptions(folder: Path, changes: dict[str, Any], message:
 
 def test_a_file_that_is_not_ours(folder: Path) -> None:
     (folder / "config.json").write_text("[]")
-    with pytest.raises(CheckpointError, match="not a checkpoint of ours"):
+    with pytest.raises(CheckpointError, match="must hold a JSON object"):
         checkpoint.load(folder)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "acid"
 
-FOUNDATION = {"types", "errors", "device", "distributed"}
+FOUNDATION = {"types", "errors", "device", "distributed", "files"}
 NETWORKS = FOUNDATION | {"nn", "checkpoint", "loop"}
 LIBRARY = NETWORKS | {"planning", "verifier", "models", "data", "tasks", "training", "evaluation", "report"}
 UPPER = {"evaluation", "report", "planning", "tasks"}  # what tables and views are made of
@@ -25,9 +25,10 @@ MAY_IMPORT = {
     "types": {"errors"},
     "device": {"errors"},
     "distributed": {"errors"},
+    "files": {"errors"},
     "nn": FOUNDATION,
     "loop": FOUNDATION,
-    "checkpoint": FOUNDATION,
+    "checkpoint": FOUNDATION | {"nn"},
     "planning": FOUNDATION,
     "verifier": NETWORKS,
     "models": NETWORKS,
@@ -35,7 +36,7 @@ MAY_IMPORT = {
     "tasks": FOUNDATION | {"data"},
     "training": NETWORKS | {"models", "verifier", "data", "tasks"},
     "evaluation": FOUNDATION | {"planning", "tasks", "data", "checkpoint", "models", "verifier", "nn", "report"},
-    "report": {"errors"},
+    "report": {"errors", "files"},
     "views": FOUNDATION | UPPER | {"training", "checkpoint"},
     "tables": FOUNDATION | UPPER | {"views", "data", "nn"},
     "integrations": LIBRARY,
@@ -49,6 +50,7 @@ MAY_NEED = {
     "types": {"torch"},
     "device": {"torch"},
     "distributed": {"torch"},
+    "files": {"torch", "safetensors"},
     "nn": {"torch"},
     "planning": {"torch", "numpy", "safetensors"},
     "verifier": {"torch", "numpy", "safetensors"},

@@ -10,20 +10,21 @@ import hashlib
 import json
 import os
 import types
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from acid.errors import AcidError, CheckpointError, did_you_mean, some
+from acid.files import clipped, existing, load_safetensors, read_json_object, reason, replacing, save_safetensors
+from acid.nn.budget import Budget
 from acid.types import ActionScaler
 
 C = TypeVar("C")
+M = TypeVar("M", bound=nn.Module)
 
 WEIGHTS = "model.safetensors"
 CONFIG = "config.json"
@@ -58,10 +59,11 @@ def save(
     as float32 again.
     """
     target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    weights, description = target / f"{WEIGHTS}.partial", target / f"{CONFIG}.partial"
-    try:
-        save_file(_storable(state, dtype), weights)
+    stored = _storable(state, dtype)
+    _check_finite(stored, f"{target} was not written: its")
+    config_file, weights_file = (replacing(target / name, CheckpointError) for name in (CONFIG, WEIGHTS))
+    with config_file as description, weights_file as weights:
+        save_safetensors(weights, stored)
         content = {
             "kind": kind,
             "config": _plain(config),
@@ -70,13 +72,6 @@ def save(
             "weights": _digest(weights),  # ties the two files together
         }
         description.write_text(_to_json(content, target), encoding="utf-8")
-        for partial in (weights, description):
-            _flush(partial)
-        os.replace(weights, target / WEIGHTS)
-        os.replace(description, target / CONFIG)
-    finally:
-        for partial in (weights, description):
-            partial.unlink(missing_ok=True)
 
 
 def load(folder: str | os.PathLike[str], kind: str | None = None) -> Checkpoint:
@@ -86,14 +81,12 @@ def load(folder: str | os.PathLike[str], kind: str | None = None) -> Checkpoint:
     if kind is not None and content["kind"] != kind:
         raise CheckpointError(f"{source} holds a {content['kind']!r} checkpoint, not a {kind!r} one")
     weights = _existing(source, WEIGHTS)
-    try:
-        state = load_file(weights)
-    except SafetensorError as error:
-        raise CheckpointError(f"{weights} is truncated or damaged ({error}); fetch or train it again") from error
+    state = load_safetensors(weights, CheckpointError)
     if _digest(weights) != content["weights"]:
         raise CheckpointError(
             f"{weights} and {CONFIG} beside it are from different checkpoints; save or fetch it again"
         )
+    _check_finite(state, f"{weights} cannot be used: its")
     return Checkpoint(
         kind=content["kind"],
         config=content["config"],
@@ -101,6 +94,22 @@ def load(folder: str | os.PathLike[str], kind: str | None = None) -> Checkpoint:
         scaler=None if content["scaler"] is None else _read_scaler(content["scaler"], source),
         metadata=content["metadata"],
     )
+
+
+def restore(checkpoint: Checkpoint, build: Callable[[], M], where: str | os.PathLike[str]) -> M:
+    """The network that `build` makes of the configuration, with the weights, frozen for inference.
+
+    A configuration that asks for much more than its weights is refused before memory is taken.
+    """
+    try:
+        with Budget(checkpoint.state.values()):
+            module = build()
+        load_state(module, checkpoint)
+    except AcidError as error:
+        raise CheckpointError(f"{where} cannot be used: {error}") from error
+    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{where} describes a network that cannot be built ({reason(error)})") from error
+    return module.eval().requires_grad_(False)
 
 
 def load_state(module: nn.Module, checkpoint: Checkpoint) -> None:
@@ -194,16 +203,16 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
 
 def _read_config(folder: Path) -> dict[str, Any]:
     path = _existing(folder, CONFIG)
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"{path} is not valid JSON ({error}); fetch or train the checkpoint again") from error
-    absent = [name for name in _ENTRIES if not isinstance(content, dict) or name not in content]
+    content = read_json_object(path, CheckpointError, remedy="fetch or train the checkpoint again")
+    absent = [name for name in _ENTRIES if name not in content]
     if absent:
         raise CheckpointError(f"{path} lacks {some(absent)}, so this is not a checkpoint of ours")
     for name in ("config", "metadata"):
         if not isinstance(content[name], dict):
-            raise CheckpointError(f"{path} must hold an object under {name!r}, got {content[name]!r}")
+            raise CheckpointError(f"{path} must hold an object under {name!r}, got {clipped(content[name])}")
+    for name in ("kind", "weights"):
+        if not isinstance(content[name], str):
+            raise CheckpointError(f"{path} must hold a text under {name!r}, got {clipped(content[name])}")
     return content
 
 
@@ -219,9 +228,15 @@ def _read_scaler(values: Any, folder: Path) -> ActionScaler:
 def _existing(folder: Path, name: str) -> Path:
     if not folder.is_dir():
         raise CheckpointError(f"no checkpoint folder at {folder}")
-    if not (folder / name).is_file():
+    if not (folder / name).exists():
         raise CheckpointError(f"{folder} has no {name}, so it is not a complete checkpoint")
-    return folder / name
+    return existing(folder / name, CheckpointError)
+
+
+def _check_finite(tensors: Mapping[str, Tensor], what: str) -> None:
+    broken = [name for name, value in tensors.items() if value.is_floating_point() and not value.isfinite().all()]
+    if broken:
+        raise CheckpointError(f"{what} weights {some(broken)} hold NaN or infinite numbers")
 
 
 def _storable(state: Mapping[str, Tensor] | nn.Module, dtype: torch.dtype | None) -> dict[str, Tensor]:
@@ -247,8 +262,3 @@ def _to_json(content: Mapping[str, Any], folder: Path) -> str:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _flush(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 import signal
 import threading
 import time
@@ -26,11 +25,23 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from acid import distributed
 from acid.errors import AcidError, CheckpointError, some
+from acid.files import (
+    GrowingFile,
+    clipped,
+    load_torch,
+    parse_json,
+    read_bytes,
+    reason,
+    replacing,
+    save_torch,
+    write_text,
+)
 
 Losses = Mapping[str, Tensor]
 Progress = Callable[[int, Mapping[str, float]], None]
 STATE_FILE = "state.pt"
 METRICS_FILE = "metrics.jsonl"
+_REMEDY = "remove it to start over"
 
 
 class TrainingError(AcidError, RuntimeError):
@@ -140,8 +151,9 @@ def train(
 
 
 def cpu_seconds(folder: Path) -> int:
-    """CPU time that the finished run of a folder took, all its sessions together."""
-    return round(json.loads((folder / METRICS_FILE).read_text().splitlines()[-1])["cpu_seconds"])
+    """CPU time that the finished run of a folder took, all its sessions together; 0 if that was not kept."""
+    logged = _logged(folder / METRICS_FILE)
+    return round(logged[-1]["cpu_seconds"]) if logged else 0
 
 
 class _Run:
@@ -221,42 +233,51 @@ class _Run:
             "optimizer": self.optimizer.state_dict(),
             "average": None if self.average is None else _changing(self.average),
         }
-        temporary = self.folder / (STATE_FILE + ".partial")
-        torch.save(state, temporary)
-        os.replace(temporary, self.folder / STATE_FILE)
+        with replacing(self.folder / STATE_FILE, TrainingError) as partial:
+            save_torch(partial, state)
 
     def resume(self) -> int:
         """Load the last saved state, if any, which the first process reads; the step to go on from."""
         state = distributed.told_by_first(self._read)
         if state is None:
             return 0
-        self.module.load_state_dict(state["module"], strict=False)  # what is frozen is not in it
+        try:
+            return self._take_over(state)
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, IndexError) as error:
+            raise CheckpointError(
+                f"{STATE_FILE} of {self.folder} does not fit this run ({reason(error)}); {_REMEDY}"
+            ) from error
+
+    def _take_over(self, state: Mapping[str, Any]) -> int:
+        """Load a stored state; any common error if it is not one of this run."""
+        step, seconds = state["step"], float(state["cpu_seconds"])
+        if type(step) is not int or not 0 <= step <= self.config.steps or not 0 <= seconds < math.inf:
+            raise ValueError(f"it is at step {step} of {self.config.steps}, after {seconds} s")
+        _load_changing(self.module, state["module"])
         self.optimizer.load_state_dict(state["optimizer"])
+        for parameter, kept in self.optimizer.state.items():
+            for name, value in kept.items():
+                if not torch.isfinite(value).all() or value.shape not in (parameter.shape, ()):
+                    raise ValueError(f"{name} of the optimizer does not fit, or is not finite")
         if self.average is not None:
-            self.average.load_state_dict(state["average"], strict=False)
-        self.seconds = float(state["cpu_seconds"])
-        return int(state["step"])
+            _load_changing(self.average, state["average"])
+        self.seconds = seconds
+        return step
 
     def _read(self) -> dict[str, Any] | None:
         """The last saved state, which must be of this run."""
-        if self.folder is None:
+        if self.folder is None or not (self.folder / STATE_FILE).exists():
             return None
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / STATE_FILE
-        if not path.exists():
-            return None
-        try:
-            state = torch.load(path, weights_only=True, map_location=next(self.module.parameters()).device)
-            stored = json.loads(state["description"])
-        except Exception as error:
-            raise CheckpointError(f"{path} cannot be read ({error}); remove it to start over") from error
+        path, device = self.folder / STATE_FILE, next(self.module.parameters()).device
+        state = load_torch(path, CheckpointError, device=device, remedy=_REMEDY)
+        if not isinstance(state, dict) or not isinstance(state.get("description"), str):
+            raise CheckpointError(f"{path} is no training state of ours; {_REMEDY}")
+        stored = parse_json(state["description"], f"the description in {path}", CheckpointError, _REMEDY)
         if differences := _differences(stored, self.description):
             raise CheckpointError(
                 f"{self.folder} holds another run: {some(differences)}; "
                 "choose another folder, or remove this one to start over"
             )
-        if state["module"].keys() != _changing(self.module).keys():
-            raise CheckpointError(f"{path} belongs to another network; remove it to start over")
         return state
 
 
@@ -359,6 +380,16 @@ def _changing(module: nn.Module) -> dict[str, Tensor]:
     return {name: value for name, value in module.state_dict().items() if name not in frozen}
 
 
+def _load_changing(module: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Put back what `_changing` gave; a ValueError if it is not of this module or not finite."""
+    wanted = _changing(module)
+    if state.keys() != wanted.keys() or any(state[name].shape != value.shape for name, value in wanted.items()):
+        raise ValueError("it belongs to another network")
+    if not all(torch.isfinite(value).all() for value in state.values()):
+        raise ValueError("its weights are not finite")
+    module.load_state_dict(state, strict=False)  # what is frozen is not in it
+
+
 def _differences(stored: Any, wanted: Any, name: str = "") -> list[str]:
     """What is set differently, by dotted names."""
     if isinstance(stored, dict) and isinstance(wanted, dict):
@@ -366,6 +397,19 @@ def _differences(stored: Any, wanted: Any, name: str = "") -> list[str]:
         parts = [_differences(stored.get(n), wanted.get(n), f"{name}.{n}" if name else n) for n in names]
         return [difference for part in parts for difference in part]
     return [] if stored == wanted else [f"its {name} is {stored}, not {wanted}"]
+
+
+def _logged(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file of metrics; a last one that was not written whole is left out."""
+    if not path.exists():
+        return []
+    *lines, _ = read_bytes(path, TrainingError).split(b"\n")
+    found = [parse_json(line, f"a line of {path}", TrainingError, "remove the file") for line in lines]
+    for values in found:
+        known = isinstance(values, dict) and type(values.get("step")) is int
+        if not known or not isinstance(values.get("cpu_seconds"), int | float):
+            raise TrainingError(f"{path} holds something else than metrics, {clipped(values)}; remove the file")
+    return found
 
 
 class _Metrics:
@@ -376,11 +420,10 @@ class _Metrics:
         self._clock = time.process_time() - seconds
         if folder is not None:
             path = folder / METRICS_FILE
-            kept = path.read_text().splitlines() if path.exists() else []
-            kept = [line for line in kept if line.endswith("}") and json.loads(line)["step"] <= start]
-            path.write_text("".join(line + "\n" for line in kept))
+            kept = [values for values in _logged(path) if values["step"] <= start]
+            write_text(path, "".join(json.dumps(values) + "\n" for values in kept), TrainingError)
             self._board = _open_tensorboard(folder) if tensorboard else None
-            self._file = path.open("a")
+            self._file = GrowingFile(path, TrainingError)
 
     @property
     def seconds(self) -> float:
@@ -389,8 +432,8 @@ class _Metrics:
 
     def write(self, step: int, values: Mapping[str, float]) -> None:
         if self._file:
-            self._file.write(json.dumps({"step": step, **values, "cpu_seconds": round(self.seconds, 2)}) + "\n")
-            self._file.flush()
+            line = json.dumps({"step": step, **values, "cpu_seconds": round(self.seconds, 2)}) + "\n"
+            self._file.add(line.encode())
         if self._board:
             for name, value in values.items():
                 self._board.add_scalar(name, value, step)

@@ -6,6 +6,7 @@ a numbers per environment action, P tokens per latent, D numbers per token, J se
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
@@ -14,6 +15,8 @@ import torch
 from torch import Tensor
 
 from acid.errors import DataError, ShapeError
+
+_MOST_FRAMESKIP = 10_000  # environment steps per model step; far above any real one
 
 
 @runtime_checkable
@@ -54,16 +57,23 @@ class ActionScaler:
     frameskip: int = 1  # environment steps per model step
 
     def __post_init__(self) -> None:
+        try:
+            for name in ("mean", "std"):
+                object.__setattr__(self, name, tuple(float(value) for value in getattr(self, name)))
+        except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+            raise ShapeError(f"action statistics must be numbers, got {self.mean} and {self.std}") from error
         if len(self.mean) != len(self.std) or not self.mean:
             raise ShapeError(f"action statistics need a mean and a std per dimension, got {self.mean} and {self.std}")
-        bad = [i for i, s in enumerate(self.std) if not (0 < s < float("inf"))]
+        if not all(math.isfinite(value) for value in self.mean):
+            raise DataError(f"the mean of actions must be finite, got {self.mean}; look for NaN in the actions")
+        bad = [i for i, s in enumerate(self.std) if not (0 < s < math.inf)]
         if bad:
             raise DataError(
                 f"action dimension {bad[0]} has standard deviation {self.std[bad[0]]}; a constant or non-finite action "
                 "cannot be normalised: drop that dimension or collect more varied data"
             )
-        if self.frameskip < 1:
-            raise ShapeError(f"the frameskip of actions must be at least 1, got {self.frameskip}")
+        if type(self.frameskip) is not int or not 1 <= self.frameskip <= _MOST_FRAMESKIP:
+            raise ShapeError(f"the frameskip of actions must be a whole number of at least 1, got {self.frameskip}")
 
     @property
     def env_size(self) -> int:
@@ -83,7 +93,8 @@ class ActionScaler:
 
     def normalise(self, env_actions: Tensor) -> Tensor:
         """[..., H*frameskip, a] in environment units to [..., H, A] normalised."""
-        *lead, steps, size = env_actions.shape
+        env_actions = _real(env_actions)
+        *lead, steps, size = env_actions.shape if env_actions.dim() > 1 else (0, 0)
         if size != self.env_size or steps % self.frameskip:
             raise ShapeError(
                 f"environment actions must be [..., steps, {self.env_size}] with steps a multiple of {self.frameskip}, "
@@ -94,7 +105,8 @@ class ActionScaler:
 
     def denormalise(self, actions: Tensor) -> Tensor:
         """[..., H, A] normalised to [..., H*frameskip, a] in environment units."""
-        *lead, horizon, size = actions.shape
+        actions = _real(actions)
+        *lead, horizon, size = actions.shape if actions.dim() > 1 else (0, 0)
         if size != self.size:
             raise ShapeError(f"model actions must end in size {self.size}, got {list(actions.shape)}")
         mean, std = self._statistics(actions)
@@ -174,6 +186,13 @@ class Plan:
             f"Plan({problems} × {horizon} actions of {size} numbers; mean costs: {costs}; "
             f"{self.seconds.get('total', 0.0):.2f} s)"
         )
+
+
+def _real(actions: Tensor) -> Tensor:
+    """As floating-point numbers: whole ones would cut off the statistics they are scaled by."""
+    if actions.is_complex():
+        raise ShapeError(f"actions must be real numbers, got {actions.dtype}")
+    return actions if actions.is_floating_point() else actions.to(torch.get_default_dtype())
 
 
 def check_finite(name: str, tensor: Tensor) -> Tensor:

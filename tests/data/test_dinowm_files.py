@@ -89,7 +89,7 @@ class Hostile:
 def test_code_in_a_file_is_not_executed(folder, name, new_format, monkeypatch):
     monkeypatch.chdir(folder)
     torch.save(Hostile(), folder / name, _use_new_zipfile_serialization=new_format)
-    with pytest.raises(DataError, match="was not loaded"):
+    with pytest.raises(DataError, match="was not opened"):
         DinoWmFolder(folder)[0]
     assert not (folder / "executed").exists()
 

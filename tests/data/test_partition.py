@@ -72,5 +72,5 @@ def test_a_damaged_file_is_named(episodes: Episodes) -> None:
     path = episodes.path.with_suffix(".split.json")
     for text in ("{", "[]", '{"episodes": 5}'):
         path.write_text(text)
-        with pytest.raises(DataError, match=r"is damaged .*; remove it"):
+        with pytest.raises(DataError, match=r"split\.json .*; remove it"):
             partition(episodes)

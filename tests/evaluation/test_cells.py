@@ -67,7 +67,7 @@ def test_what_is_shipped_has_a_name():
     [
         (("reacher", "lewn"), "no weights are shipped for 'reacher/lewn'; pass --folder; did you mean 'reacher/lewm'"),
         (("cup", "lewm"), "no weights are shipped for 'cup/lewm'; pass --folder; did you mean"),
-        (("reacher", "../lewm", Path("x")), r"must not contain a path, got '\.\./lewm'"),
+        (("reacher", "../lewm", Path("x")), r"cannot be part of a file"),
     ],
 )
 def test_cells_that_are_not_there_are_refused(arguments, message):
@@ -133,8 +133,8 @@ def test_a_users_cell_has_only_its_own_lambda(tmp_path: Path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("nonsense", "does not hold a λ by condition"),
-        ("[1]", "does not hold a λ by condition"),
+        ("nonsense", "is not valid JSON"),
+        ("[1]", "must hold a JSON object"),
         ('{"acid": "much"}', "does not hold a λ by condition"),
         ('{"acid": null}', "does not hold a λ by condition"),
         ('{"acid": NaN}', "holds a λ that is negative or not finite"),

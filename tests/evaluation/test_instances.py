@@ -93,7 +93,7 @@ def test_other_protocols_are_refused(path: Path, changes, message) -> None:
 def test_the_task_must_be_the_same(path: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="was drawn with task 'pathline', not 'line'"):
         load_instances(path, PROTOCOL, "line")
-    with pytest.raises(DataError, match=r"there are no instances at .*nowhere; pass the dataset to draw them from"):
+    with pytest.raises(DataError, match=r"nowhere: there are no instances; pass the dataset to draw them from"):
         load(tmp_path / "nowhere")
 
 
@@ -131,7 +131,7 @@ def test_damaged_files_are_told(path: Path) -> None:
     for text, message in (
         (whole[:-9], "is not a file of instances"),  # truncated inside a line
         ("", "is not a file of instances"),
-        ("nonsense\n", "is not a file of instances"),
+        ("nonsense\n", "line 1 of .* is not valid JSON"),
         ("[1]\n", r"was drawn with task \[1\], not 'pathline'"),
         (whole + whole.splitlines()[-1] + "\n", "holds an instance twice"),
         ("\n".join(whole.splitlines()[:-1]) + "\n", "holds fewer than the 6 instances"),

@@ -44,7 +44,12 @@ def test_a_row_comes_back_with_its_types():
     assert isinstance(again.errors, tuple)
 
 
-@given(st.lists(NUMBER, max_size=4), st.dictionaries(st.text(max_size=3), NUMBER, max_size=3), NUMBER, st.booleans())
+@given(
+    st.lists(NUMBER, max_size=4),
+    st.dictionaries(st.text("abλ_ 1", max_size=3), NUMBER, max_size=3),
+    NUMBER,
+    st.booleans(),
+)
 def test_numbers_lose_no_bit(errors, metrics, final, success):
     made = row(errors=tuple(errors), metrics=metrics, final_error=final, success=success, search=None, lam=None)
     assert Row.from_json(json.loads(json.dumps(made.to_json()))) == made

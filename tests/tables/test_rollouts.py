@@ -118,7 +118,7 @@ def test_rollouts_are_kept_and_made_anew_for_other_instances(bench: Bench, tmp_p
 
 
 def test_pictures_and_figures_are_drawn(bench: Bench, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"there are no rollouts at .*: run `acid reproduce navigation`"):
+    with pytest.raises(DataError, match=r"there are no rollouts; run `acid reproduce navigation`"):
         draw(bench, tmp_path, tmp_path)
     run_rollouts(bench, tmp_path, ignore)
     paths = draw(bench, tmp_path, tmp_path / "figures")
@@ -164,8 +164,8 @@ def test_rollouts_come_back_from_disk_and_incomplete_ones_are_refused(tmp_path: 
     assert (loaded.instances, loaded.checkpoints) == (rollouts.instances, rollouts.checkpoints)
     content = json.loads(path.read_text())
     path.write_text(json.dumps({name: value for name, value in content.items() if name != "way"}))
-    with pytest.raises(DataError, match=r"lacks way: delete it and run `acid reproduce navigation` again"):
+    with pytest.raises(DataError, match=r"lacks way; delete it and run `acid reproduce navigation` again"):
         Rollouts.load(path)
     path.write_text(path.read_text()[:-20])
-    with pytest.raises(DataError, match=r"is damaged .*: delete it and run `acid reproduce navigation` again"):
+    with pytest.raises(DataError, match=r"is not valid JSON .*; delete it and run `acid reproduce navigation` again"):
         Rollouts.load(path)

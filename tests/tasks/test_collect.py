@@ -106,7 +106,7 @@ def runs(pid: int) -> bool:
 def test_another_collections_parts_and_existing_files_are_refused(tmp_path):
     out = tmp_path / "data.h5"
     lock = collecting._claim(tmp_path / "data.h5.parts", SMALL)
-    with pytest.raises(DataError, match="another process is collecting"):
+    with pytest.raises(DataError, match="is being written by another process"):
         collect(SMALL, out)
     lock.close()
     with pytest.raises(DataError, match="parts of another collection"):

@@ -11,8 +11,6 @@ they are asked for.
 from __future__ import annotations
 
 import os
-import pickle
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from torch import Tensor
 
 from acid.data.writer import Source
 from acid.errors import DataError
+from acid.files import load_torch
 
 ACTION_SIZE = 4
 
@@ -83,17 +82,11 @@ def read_dinowm(path: Path, size: int | None = None) -> Source:
 
 def _load(path: Path, letters: str, shape: tuple[int | None, ...]) -> Tensor:
     """The tensor in a file, mapped instead of read where the file's format allows that; None in `shape` is any size."""
-    if not path.is_file():
+    if not path.exists():
         raise DataError(
             f"{path} is missing; a DINO-WM folder needs states.pth, actions.pth and a folder per trajectory"
         )
-    try:
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path))
-    except pickle.UnpicklingError as error:
-        reason = str(error).splitlines()[0]
-        raise DataError(f"{path} holds something else than tensors and was not loaded: {reason}") from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, IndexError, TypeError) as error:
-        raise DataError(f"{path} cannot be read, it may be truncated; download it again ({error})") from error
+    found = load_torch(path, mmap=True, remedy="download it again")
     if not isinstance(found, Tensor):
         raise DataError(f"{path} holds a {type(found).__name__}; expected one tensor [{letters}]")
     fits = found.ndim == len(shape) and all(want in (None, size) for size, want in zip(found.shape, shape, strict=True))

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from acid.data._hdf5 import ALIASES, LENGTHS, OFFSETS, h5py
+from acid.data._hdf5 import ALIASES, LENGTHS, OFFSETS, find_dataset, h5py, open_file, reading
 from acid.errors import DataError, did_you_mean
 
 # Holds the chunk a run of rows lies in, also where a published file packs a hundred large frames into one chunk.
 _CHUNK_CACHE_BYTES = 64 * 1024 * 1024
 _CACHE_ROWS = 4096
+_MOST_ROWS = 2**40
 _NUMBERS = "biuf"  # kinds of dtypes
 
 
@@ -32,11 +33,11 @@ class Episodes:
         self._file: h5py.File | None = None
         self._process: int | None = None
         self._cached: dict[str, np.ndarray] = {}
-        with _open(self.path) as file:
+        with _open(self.path) as file, reading(str(self.path)):
             self.lengths, self.offsets = _read_extents(file, self.path)
             self.rows = int((self.offsets + self.lengths).max())
             self.attributes = {name: _text(value) for name, value in file.attrs.items()}
-            stored = _stored_columns(file)
+            stored = _stored_columns(file, self.path)
             for name in require:
                 _check_column(name, stored, self.rows, self.path)
             self._shapes = {name: shape[1:] for name, shape in stored.items() if shape[0] >= self.rows}
@@ -130,9 +131,10 @@ class Episodes:
         self.shape(column)
         if self._file is None or self._process != os.getpid():
             self._file, self._process = _open(self.path), os.getpid()
-        stored = column if column in self._file else ALIASES[column]
-        dataset = self._file[stored]
-        assert isinstance(dataset, h5py.Dataset)  # _stored_columns kept nothing else
+        stored = column if column in self._file else ALIASES.get(column, column)
+        dataset = self._file.get(stored)
+        if not isinstance(dataset, h5py.Dataset):
+            raise DataError(f"{self.path} has lost its column {column!r} since it was opened")
         return dataset
 
     def _read_sorted(self, column: str, rows: np.ndarray) -> np.ndarray:
@@ -142,7 +144,7 @@ class Episodes:
         naming the block to HDF5 directly takes 25.
         """
         dataset = self._dataset(column)
-        try:
+        with reading(f"column {column!r} of {self.path}"):
             if dataset.dtype.kind not in _NUMBERS:
                 return np.concatenate([dataset[start:stop] for start, stop in _runs(rows)])
             values = np.empty((len(rows), *dataset.shape[1:]), dtype=dataset.dtype)
@@ -156,11 +158,6 @@ class Episodes:
                 dataset.id.read(target, space, values[filled : filled + count])
                 filled += count
             return values
-        except OSError as error:
-            raise DataError(
-                f"cannot read column {column!r} of {self.path} ({error}): the file is damaged or uses a filter that "
-                "hdf5plugin does not know"
-            ) from error
 
 
 def _runs(rows: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -172,41 +169,31 @@ def _runs(rows: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _open(path: Path) -> h5py.File:
-    if not path.is_file():
-        raise DataError(f"no dataset at {path}; check the path, or collect one with `acid collect`")
-    try:
-        return h5py.File(path, "r", rdcc_nbytes=_CHUNK_CACHE_BYTES)
-    except OSError as error:
-        if not h5py.is_hdf5(path):
-            raise DataError(f"{path} is not an HDF5 file") from error
-        if "truncated" in str(error):
-            raise DataError(f"{path} is truncated ({error}); fetch or collect it again") from error
-        raise DataError(f"cannot open {path}: {error}") from error
+    missing = "there is no dataset; check the path, or collect one with `acid collect`"
+    return open_file(path, missing, rdcc_nbytes=_CHUNK_CACHE_BYTES)
 
 
-def _stored_columns(file: h5py.File) -> dict[str, tuple[int, ...]]:
+def _stored_columns(file: h5py.File, path: Path) -> dict[str, tuple[int, ...]]:
     """Column names, published ones translated to ours, and their full shapes."""
     ours = {theirs: name for name, theirs in ALIASES.items() if name not in file}
-    return {
-        ours.get(str(name), str(name)): item.shape
-        for name, item in file.items()
-        if isinstance(item, h5py.Dataset) and item.shape and name not in (LENGTHS, OFFSETS)
-    }
+    found = {name: find_dataset(file, name, path) for name in map(str, file) if name not in (LENGTHS, OFFSETS)}
+    return {ours.get(name, name): item.shape for name, item in found.items() if item is not None and item.shape}
 
 
 def _read_extents(file: h5py.File, path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Lengths and offsets of the episodes, both int64 [episodes]."""
-    items = [file.get(name) for name in (LENGTHS, OFFSETS)]
+    items = [find_dataset(file, name, path) for name in (LENGTHS, OFFSETS)]
     for name, item in zip((LENGTHS, OFFSETS), items, strict=True):
-        if not isinstance(item, h5py.Dataset):
+        if item is None:
             raise DataError(f"{path} has no {name!r}, so it is not an episode dataset; it holds {sorted(file)[:8]}")
     lengths, offsets = (np.asarray(item, dtype=np.int64).ravel() for item in items)
     if len(lengths) != len(offsets):
         raise DataError(f"{path} has {len(lengths)} episode lengths but {len(offsets)} offsets")
     if not len(lengths):
         raise DataError(f"{path} holds no episodes")
-    if lengths.min() < 1 or offsets.min() < 0:
-        bad = int(np.argmax((lengths < 1) | (offsets < 0)))
+    absurd = (lengths < 1) | (offsets < 0) | (lengths > _MOST_ROWS) | (offsets > _MOST_ROWS)
+    if absurd.any():
+        bad = int(np.argmax(absurd))
         raise DataError(f"episode {bad} of {path} has length {lengths[bad]} at offset {offsets[bad]}")
     order = np.argsort(offsets, kind="stable")
     overlap = np.flatnonzero((offsets + lengths)[order][:-1] > offsets[order][1:])

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from acid.data.episodes import Episodes
 from acid.errors import DataError
+from acid.files import existing, replacing, save_safetensors
 
 
 @torch.no_grad()
@@ -34,18 +34,17 @@ def encode_episodes(
     rows = episodes.rows_of(ids)
     if not len(rows) or batch < 1:
         raise DataError(f"encoding {episodes.path} needs frames and a batch of at least 1, got {len(rows)} and {batch}")
-    latents: Tensor | None = None
+    latents = torch.empty(0)
     for start in range(0, len(rows), batch):
         chosen = rows[start : start + batch]
         encoded = encode(torch.from_numpy(episodes.read("pixels", chosen))).to("cpu", dtype)
         if encoded.dim() != 3 or len(encoded) != len(chosen):
             raise DataError(f"encode must give [{len(chosen)}, P, D], got {list(encoded.shape)}")
-        if latents is None:
+        if not len(latents):
             latents = torch.full((episodes.rows, *encoded.shape[1:]), float("nan"), dtype=dtype)
         latents[torch.from_numpy(chosen)] = encoded
         if progress is not None:
             progress(start + len(chosen), len(rows))
-    assert latents is not None  # there was at least one batch
     return latents
 
 
@@ -59,21 +58,20 @@ def cached_latents(path: str | os.PathLike[str], fingerprint: str, compute: Call
     if stored is not None:
         return stored
     latents = compute()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(target.name + ".partial")
-    save_file({"latents": latents.contiguous()}, partial, metadata={"fingerprint": fingerprint})
-    os.replace(partial, target)
+    with replacing(target) as partial:
+        save_safetensors(partial, {"latents": latents.contiguous()}, {"fingerprint": fingerprint})
     return latents
 
 
 def _load(path: Path, fingerprint: str) -> Tensor | None:
     """The stored latents, or None when they are absent, damaged or of something else: a cache may be rebuilt."""
-    if not path.is_file():
+    if not path.exists():
         return None
+    existing(path)
     try:
         with safe_open(path, framework="pt") as file:
             if (file.metadata() or {}).get("fingerprint") != fingerprint:
                 return None
             return file.get_tensor("latents")
-    except SafetensorError:
+    except (SafetensorError, OSError):
         return None

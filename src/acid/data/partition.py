@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 from acid.data.episodes import Episodes
 from acid.data.split import fit_scaler, split
 from acid.errors import DataError
+from acid.files import read_json_object, write_text
 from acid.types import ActionScaler
 
 SUFFIX = ".split.json"  # in place of the dataset's
@@ -74,7 +74,7 @@ def partition(episodes: Episodes, *, held_out: float | None = None, frameskip: i
         made = Partition(parts.train, parts.held_out, share, SEED, skip, scaler, content)
         _write(path, made)
         return made
-    stored = _read(path)
+    stored = _read(path, len(episodes))
     if stored.fingerprint != content:
         raise DataError(
             f"{path} was written for another dataset than {episodes.path} is now; remove it, and train again what was "
@@ -104,10 +104,12 @@ def fingerprint(episodes: Episodes) -> str:
     return found.hexdigest()[:16]
 
 
-def _read(path: Path) -> Partition:
+def _read(path: Path, episodes: int) -> Partition:
+    stored = read_json_object(path, remedy="remove it to split the dataset anew")
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
-        parts = split(stored["episodes"], stored["held_out"], stored["seed"])
+        if stored["episodes"] != episodes:
+            raise DataError(f"it is of {stored['episodes']} episodes, but the dataset has {episodes}")
+        parts = split(episodes, stored["held_out"], stored["seed"])
         statistics = stored["scaler"]
         scaler = ActionScaler(tuple(statistics["mean"]), tuple(statistics["std"]), statistics["frameskip"])
         known = (stored["held_out"], stored["seed"], stored["frameskip"], scaler, stored["fingerprint"])
@@ -117,9 +119,4 @@ def _read(path: Path) -> Partition:
 
 
 def _write(path: Path, made: Partition) -> None:
-    partial = path.with_name(path.name + ".partial")
-    try:
-        partial.write_text(json.dumps(made.as_dict(), indent=2) + "\n", encoding="utf-8")
-        os.replace(partial, path)
-    except OSError as error:
-        raise DataError(f"cannot write {path} ({error}); the dataset's folder must be writable once") from error
+    write_text(path, json.dumps(made.as_dict(), indent=2) + "\n")

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from acid.data._hdf5 import h5py
+from acid.data._hdf5 import find_dataset, h5py, open_file, reading
 from acid.data.poses import displacements, normalise, wrap
 from acid.data.writer import Source
 from acid.errors import DataError
@@ -62,13 +62,10 @@ def square_frame(image: np.ndarray, size: int) -> np.ndarray:
 
 def _read_file(path: Path) -> tuple[list[bytes], np.ndarray]:
     """Encoded images and poses float64 [T, 3]."""
-    try:
-        with h5py.File(path, "r") as file:
-            images = [_bytes(value) for value in _dataset(file, IMAGES, path)[()]]
-            position = np.asarray(_dataset(file, POSITION, path), np.float64)
-            yaw = np.asarray(_dataset(file, YAW, path), np.float64).reshape(-1)
-    except OSError as error:
-        raise DataError(f"{path} cannot be read, it may be truncated or no HDF5 file; fetch it again") from error
+    with open_file(path, "there is no such trajectory") as file, reading(str(path)):
+        images = [_bytes(value) for value in _dataset(file, IMAGES, path)[()]]
+        position = np.asarray(_dataset(file, POSITION, path), np.float64)
+        yaw = np.asarray(_dataset(file, YAW, path), np.float64).reshape(-1)
     if position.ndim != 2 or position.shape[1] not in (2, 3):
         raise DataError(f"{POSITION} of {path} has shape {list(position.shape)}; expected [T, 3]")
     if not len(images) == len(position) == len(yaw) or not images:
@@ -92,8 +89,8 @@ def _fingerprint(files: Sequence[Path]) -> str:
 
 
 def _dataset(file: h5py.File, name: str, path: Path) -> h5py.Dataset:
-    item = file.get(name)
-    if not isinstance(item, h5py.Dataset):
+    item = find_dataset(file, name, path)
+    if item is None:
         raise DataError(f"{path} has no {name!r}, so it is not a RECON trajectory; leave it out")
     return item
 

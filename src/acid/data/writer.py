@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -11,7 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from acid.data._hdf5 import EPISODE_INDEX, INDEX_COLUMNS, LENGTHS, OFFSETS, STEP_INDEX, h5py, hdf5plugin
+from acid.data.disk import PatientFile
 from acid.errors import DataError
+from acid.files import flush, writing
 
 Progress = Callable[[int, int], None]
 _RESERVED = (*INDEX_COLUMNS, LENGTHS, OFFSETS)
@@ -36,6 +39,7 @@ class EpisodeWriter:
         self._partial = self.path.with_name(self.path.name + ".partial")
         self._compression = compression
         self._attributes = dict(attributes or {})
+        self._disk: PatientFile | None = None
         self._file: h5py.File | None = None
         self._columns: dict[str, h5py.Dataset] = {}
         self._lengths: list[int] = []
@@ -46,12 +50,11 @@ class EpisodeWriter:
         return len(self._lengths)
 
     def __enter__(self) -> EpisodeWriter:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with writing(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._disk = PatientFile(self._partial)
         # The 1.10 format is the oldest one that readers may open in SWMR mode, which stable-worldmodel does.
-        try:
-            self._file = h5py.File(self._partial, "w", libver=("v110", "v110"))
-        except OSError as error:
-            raise DataError(f"cannot write {self._partial}, perhaps another process is: {error}") from error
+        self._file = h5py.File(self._disk, "w", libver=("v110", "v110"))
         return self
 
     def __exit__(
@@ -79,6 +82,7 @@ class EpisodeWriter:
             dataset[self._rows :] = values
         self._lengths.append(steps)
         self._rows += steps
+        self._check_disk()
 
     def close(self) -> None:
         """Finish the file and give it its final name; does nothing the second time."""
@@ -93,11 +97,14 @@ class EpisodeWriter:
     def abort(self) -> None:
         """Drop what was written."""
         file, self._file = self._file, None
+        if file is None:
+            return
         try:
-            if file is not None:
-                file.close()
+            file.close()
         finally:
-            self._partial.unlink(missing_ok=True)
+            with suppress(OSError):
+                self._partial.unlink(missing_ok=True)
+            self._close_disk()
 
     def _finish(self, file: h5py.File) -> None:
         if not self._lengths:
@@ -108,10 +115,23 @@ class EpisodeWriter:
         file.create_dataset(OFFSETS, data=offsets, maxshape=(None,))
         file.attrs.update(self._attributes)
         file.close()
+        self._check_disk()
+        with writing(self.path):
+            flush(self._partial)
+            os.replace(self._partial, self.path)
+            flush(self.path.parent)
         self._file = None
-        _flush(self._partial)
-        os.replace(self._partial, self.path)
-        _flush(self.path.parent)
+        self._close_disk()
+
+    def _check_disk(self) -> None:
+        """A DataError if something was not written."""
+        if self._disk is not None and self._disk.failure is not None:
+            with writing(self.path):
+                raise self._disk.failure
+
+    def _close_disk(self) -> None:
+        if self._disk is not None:
+            self._disk.close()
 
     def _opened(self) -> h5py.File:
         if self._file is None:
@@ -183,12 +203,3 @@ def _create_column(file: h5py.File, name: str, values: np.ndarray, *, compressio
     return file.create_dataset(
         name, shape=(0, *row), maxshape=(None, *row), chunks=(rows, *row), dtype=values.dtype, **filters
     )
-
-
-def _flush(path: Path) -> None:
-    """Force a file, or a folder's list of names, to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -26,6 +26,7 @@ from acid.evaluation.pools import SharedPool
 from acid.evaluation.protocol import Instances, Protocol, draw_instances
 from acid.evaluation.provenance import Provenance
 from acid.evaluation.searches import SearchSpec
+from acid.files import check_name, read_json_object, write_text
 from acid.planning import Cost, Observer, Planner, PolicyProposal
 from acid.verifier import Policy, Verifier
 
@@ -49,8 +50,7 @@ class Cell:
         name = f"{self.task}/{self.model}"
         if self.folder is None and name not in shipped():
             raise AcidError(f"no weights are shipped for {name!r}; pass --folder{did_you_mean(name, shipped())}")
-        if Path(self.model).name != self.model:
-            raise AcidError(f"the name of a world model must not contain a path, got {self.model!r}")
+        check_name(self.model, "world model", AcidError)
 
     @property
     def task_class(self) -> type[tasks.Task]:
@@ -122,9 +122,8 @@ class Cell:
     def choose_lambdas(self, lambdas: Mapping[str, float], reason: str) -> Path:
         """Remember which λ to plan with under each condition, and why."""
         path = next(self._lambda_files())
-        path.parent.mkdir(parents=True, exist_ok=True)
         content = {**self.lambdas, **lambdas, "reason": reason}
-        path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+        write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
         return path
 
     def _folders(self) -> Iterator[Path]:
@@ -276,10 +275,10 @@ def _instances_file(protocol: Protocol) -> str:
 
 
 def _read_lambdas(path: Path) -> dict[str, float]:
+    content = read_json_object(path, remedy="remove it and choose again")
     try:
-        content = json.loads(path.read_text())
         found = {name: float(value) for name, value in content.items() if name != "reason"}
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise DataError(f"{path} does not hold a λ by condition ({error}); remove it and choose again") from error
     if unknown := sorted(found.keys() - CONDITIONS.keys()):
         close = did_you_mean(unknown[0], CONDITIONS)

@@ -22,6 +22,7 @@ from acid.evaluation.rows import Row, read_rows
 from acid.evaluation.searches import SearchSpec
 from acid.evaluation.statistics import Paired, paired
 from acid.evaluation.table import table
+from acid.files import check_name
 from acid.planning import Controller, Planner
 from acid.tasks import Task
 
@@ -147,8 +148,7 @@ def share_work(contenders: Sequence[Contender]) -> list[tuple[Contender, ...]]:
 def _contender(name: str, agent: Planner | Controller | Agent | CellContender) -> Contender:
     if isinstance(agent, CellContender):
         return agent
-    if not name or Path(name).name != name:
-        raise AcidError(f"the name of an agent must not be empty or contain a path, got {name!r}")
+    check_name(name, "name of an agent", AcidError)
     if isinstance(agent, Planner):
         agent = Controller(agent, agent.horizon)
     if not isinstance(agent, Controller):

@@ -11,7 +11,9 @@ import numpy as np
 
 from acid.errors import DataError
 from acid.evaluation.protocol import Instance, Instances, Protocol
+from acid.files import check_name, clipped, parse_json, plain, read_bytes, write_text
 
+REMEDY = "fetch or draw it again"
 _SAME = ("task", "goal_offset", "seed", "split")  # what a file and the protocol must agree on
 _STATES = ("start_state", "goal_state", "context", "path")
 _FIELDS = {"id": str, "episode": int, "start_step": int, "draw": int, "solved": bool}
@@ -20,25 +22,21 @@ _FIELDS = {"id": str, "episode": int, "start_step": int, "draw": int, "solved": 
 def save_instances(path: Path, instances: Instances, protocol: Protocol, task_name: str) -> None:
     """One JSON line about the draw, then one per instance; states as exact decimal floats."""
     head = {"task": task_name, **asdict(protocol), "share_solved": round(instances.share_solved, 4)}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text("".join(json.dumps(line) + "\n" for line in [head, *map(_line, instances)]))
-    partial.replace(path)
+    write_text(path, "".join(json.dumps(line) + "\n" for line in [head, *map(_line, instances)]))
 
 
 def load_instances(path: Path, protocol: Protocol, task_name: str) -> Instances:
     """Those that serve `protocol.episodes` among the instances of a file."""
-    if not path.is_file():
-        raise DataError(f"there are no instances at {path}; pass the dataset to draw them from")
-    try:
-        head, *lines = [json.loads(line) for line in path.read_text().splitlines()]
-    except (ValueError, OSError) as error:
-        raise DataError(f"{path} is not a file of instances ({error}); fetch or draw it again") from error
+    text = read_bytes(path, missing="there are no instances; pass the dataset to draw them from")
+    if not text.endswith(b"\n"):
+        raise DataError(f"{path} is not a file of instances, or was cut off; {REMEDY}")
+    numbered = enumerate(text[:-1].split(b"\n"), start=1)
+    head, *lines = [parse_json(line, f"line {number} of {path}", remedy=REMEDY) for number, line in numbered]
     wanted = {"task": task_name, **asdict(protocol)}
     for name in _SAME:
         if not isinstance(head, dict) or head.get(name) != wanted[name]:
             found = head.get(name) if isinstance(head, dict) else head
-            raise DataError(f"{path} was drawn with {name} {found!r}, not {wanted[name]!r}")
+            raise DataError(f"{path} was drawn with {name} {clipped(found)}, not {wanted[name]!r}")
     drawn = [_instance(line, path, number) for number, line in enumerate(lines, start=2)]
     if len({instance.id for instance in drawn}) < len(drawn):
         raise DataError(f"{path} holds an instance twice; draw it again")
@@ -64,15 +62,18 @@ def _instance(line: Any, path: Path, number: int) -> Instance:
         raise fail("it is not an object")
     for name, kind in _FIELDS.items():
         if type(line.get(name)) is not kind:
-            raise fail(f"{name} must be {kind.__name__}, got {line.get(name)!r}")
+            raise fail(f"{name} must be {kind.__name__}, got {clipped(line.get(name))}")
+        if kind is int and not 0 <= line[name] < 2**53:
+            raise fail(f"{name} must not be negative or absurdly large, got {clipped(line[name])}")
+    check_name(line["id"], f"id in line {number} of {path},")
     if unknown := line.keys() - _FIELDS.keys() - set(_STATES):
-        raise fail(f"unknown entry {sorted(unknown)[0]!r}")
+        raise fail(f"unknown entry {plain(min(unknown))!r}")
     states: dict[str, Any] = {}
     for name in _STATES:
         if name in line or name in _STATES[:2]:
             try:
                 states[name] = np.asarray(line.get(name), np.float64)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 raise fail(f"{name} does not hold numbers") from None
             if states[name].ndim != 1 + (name in _STATES[2:]) or not np.isfinite(states[name]).all():
                 raise fail(f"{name} must be finite numbers, got shape {list(states[name].shape)}")

@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acid.errors import AcidError
+from acid.errors import AcidError, DataError
 from acid.evaluation.agents import Agent, Decision, Situation
 from acid.evaluation.protocol import Instance, Protocol
+from acid.files import existing, replacing
 
 if TYPE_CHECKING:
     from acid.tasks import Task
@@ -39,20 +40,24 @@ class Film:
     plans: list[PlanFilm] = field(default_factory=list)
 
     def save(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         arrays: dict[str, np.ndarray] = {"goal": self.goal, "frames": np.stack(self.frames)}
         arrays["errors"] = np.array(self.errors)
         for number, plan in enumerate(self.plans):
             arrays |= {f"{number}/imagined": plan.imagined.numpy(), f"{number}/residuals": plan.residuals}
             arrays |= {f"{number}/spreads/{name}": values for name, values in plan.spreads.items()}
             arrays |= {f"{number}/weights/{name}": values for name, values in plan.weights.items()}
-        np.savez_compressed(path, **arrays)  # type: ignore[arg-type]
+        with replacing(path) as partial, partial.open("wb") as file:
+            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, path: Path) -> Film:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = dict(stored)
-        film = cls(arrays["goal"], list(arrays["frames"]), arrays["errors"].tolist())
+        existing(path)
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                arrays = dict(stored)
+            film = cls(arrays["goal"], list(arrays["frames"]), arrays["errors"].tolist())
+        except Exception as error:  # zipfile and numpy raise many kinds
+            raise DataError(f"{path} is not a film of ours ({error}); play the episode again") from error
         for number in range(sum(name.endswith("/imagined") for name in arrays)):
 
             def named(kind: str, number: int = number) -> dict[str, np.ndarray]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, BinaryIO, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 from acid.errors import AcidError, DataError, did_you_mean
 from acid.evaluation.searches import SearchSpec
+from acid.files import GrowingFile, check_name, claim, clipped, parse_json, plain, read_bytes
 
 SCHEMA = 2
 # Rows that differ in one of these answer different questions and must not be averaged.
@@ -123,6 +122,9 @@ _JSON_TYPES: dict[Any, tuple[type, ...]] = {
     Mapping: (dict,),
     SearchSpec: (dict,),
 }
+_PARTS_OF_PATHS = ("task", "model", "condition", "split", "instance")
+_AT_LEAST_ZERO = ("lam", "seed", "steps", "draw", "goal_offset_steps", "budget_steps", "plans", "missed_steps",
+                  "plan_cpu_seconds", "plan_wall_seconds")  # fmt: skip
 _KINDS = {name: _json_types(hint) for name, hint in get_type_hints(Row).items()}
 _OPTIONAL = [f for f in fields(Row) if f.default is not MISSING or f.default_factory is not MISSING]
 _REQUIRED = _KINDS.keys() - {f.name for f in _OPTIONAL} | {"schema"}
@@ -133,16 +135,32 @@ def _checked(name: str, value: Any) -> Any:
     """A JSON value as its field's type."""
     kinds = _KINDS[name]
     if not _fits(value, kinds):
-        raise ValueError(f"{name} must be {' or '.join(kind.__name__ for kind in kinds)}, got {value!r}")
+        raise ValueError(f"{name} must be {' or '.join(kind.__name__ for kind in kinds)}, got {clipped(value)}")
+    if name in _PARTS_OF_PATHS:
+        check_name(value, name)
+    _check_plain(name, value)
     if not all(isinstance(n, int | float) and math.isfinite(n) for n in _numbers(name, value)):
-        raise ValueError(f"{name} holds something that is not a finite number: {value!r}")
+        raise ValueError(f"{name} holds something that is not a finite number: {clipped(value)}")
     if name in ("checkpoints", "versions") and not all(isinstance(text, str) for text in value.values()):
-        raise ValueError(f"{name} holds something that is not a text: {value!r}")
+        raise ValueError(f"{name} holds something that is not a text: {clipped(value)}")
+    if name in _AT_LEAST_ZERO and value is not None and value < 0:
+        raise ValueError(f"{name} must not be negative, got {value}")
     if name == "search" and value is not None:
-        return SearchSpec.from_json(value)
+        found = SearchSpec.from_json(value)
+        check_name(found.name, "search")
+        return found
     if name == "plan" and value is not None:
         return tuple(tuple(step) for step in value)
     return tuple(value) if isinstance(value, list) else value
+
+
+def _check_plain(name: str, value: Any) -> None:
+    """Texts that a terminal only prints, and numbers that are numbers of something."""
+    texts = [value] if isinstance(value, str) else [*value, *value.values()] if isinstance(value, dict) else []
+    if any(isinstance(text, str) and text != plain(text) for text in texts):
+        raise ValueError(f"{name} holds characters that cannot be printed: {clipped(value)}")
+    if type(value) is int and not -(2**63) <= value < 2**63:
+        raise ValueError(f"{name} is absurdly large")
 
 
 def _fits(value: Any, kinds: tuple[type, ...]) -> bool:
@@ -171,14 +189,13 @@ class RowFile:
     def __init__(self, path: str | Path, same: Mapping[str, Any], *, fresh: bool = False) -> None:
         self.path = Path(path)
         self._same = {name: same[name] for name in SAME_IN_A_FILE}
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = self.path.open("ab")
+        self._file = GrowingFile(self.path)
         try:
-            _lock(self._file, self.path)
+            claim(self._file.file.fileno(), self.path, AcidError)
             if fresh:
-                self._file.truncate(0)
+                self._file.cut(0)
             rows, end = _parse(self.path)
-            self._file.truncate(end)
+            self._file.cut(end)
             for row in rows:
                 self._check(row)
         except BaseException:
@@ -196,9 +213,7 @@ class RowFile:
         """Write rows in one go; when this returns they are on the disk."""
         for row in rows:
             self._check(row)
-        self._file.write(b"".join(map(_line, rows)))
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self._file.add(b"".join(map(_line, rows)), sync=True)
         self._done.update(row.key for row in rows)
 
     def _check(self, row: Row) -> None:
@@ -226,14 +241,15 @@ def read_rows(paths: Iterable[str | Path]) -> list[Row]:
 
 def _parse(path: Path) -> tuple[list[Row], int]:
     """The rows of a file and where the last complete one ends."""
-    lines = path.read_bytes().splitlines(keepends=True)
+    lines = [line + b"\n" for line in read_bytes(path).split(b"\n")]  # not by what else ends lines of a text
+    lines[-1] = lines[-1][:-1]
     rows: list[Row] = []
     end = 0
     for number, line in enumerate(lines, start=1):
         if number == len(lines) and not line.endswith(b"\n"):
             break
         try:
-            rows.append(Row.from_json(json.loads(line)))
+            rows.append(Row.from_json(parse_json(line, "it")))
         except ValueError as error:
             raise DataError(f"{path}, line {number} is not a result row ({error}); remove the line or file") from error
         end += len(line)
@@ -248,14 +264,3 @@ def _line(row: Row) -> bytes:
     except (TypeError, ValueError) as error:
         raise DataError(f"the row of instance {row.instance!r} cannot be written: {error}") from error
     return text.encode() + b"\n"
-
-
-def _lock(file: BinaryIO, path: Path) -> None:
-    """Held until the file is closed or the process dies. Where the system has no such lock, trust the user."""
-    with contextlib.suppress(ImportError):
-        import fcntl
-
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise AcidError(f"{path} is being written by another process: wait for it or stop it first") from error

@@ -6,18 +6,16 @@ Statistics of the actions are not in the folder; they come from the dataset that
 
 from __future__ import annotations
 
-import json
 import os
-import pickle
-import re
 from pathlib import Path
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from acid import models
+from acid import checkpoint, models
 from acid.errors import CheckpointError, DataError, some
+from acid.files import existing, load_torch, read_json
 from acid.integrations.published_config import Published, parse
 from acid.integrations.stable_worldmodel import from_peer_state
 from acid.models import JepaWorldModel
@@ -25,7 +23,6 @@ from acid.types import ActionScaler
 
 CONFIG = "config.json"
 WEIGHTS = "weights*.pt"
-_FORBIDDEN = re.compile(r"GLOBAL (\S+)")  # how torch names what it refuses to import
 
 Folder = str | os.PathLike[str]
 
@@ -46,19 +43,14 @@ def load_published(
         state = from_peer_state(tensors, config)
     except CheckpointError as error:
         raise CheckpointError(f"{file} does not fit {CONFIG} beside it: {error}") from error
-    model = JepaWorldModel(config, scaler)
-    model.load_state_dict(state)
-    return model.eval().requires_grad_(False)
+    stored = checkpoint.Checkpoint("published", {}, state, scaler, {})
+    return checkpoint.restore(stored, lambda: JepaWorldModel(config, scaler), folder)
 
 
 def read_config(folder: Folder) -> Published:
     """Which world model a published folder holds, and its sizes."""
     file = _existing(Path(folder), CONFIG)
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{file} is not valid JSON ({error}); fetch it again") from error
-    return parse(content, str(file))
+    return parse(read_json(file, CheckpointError, remedy="fetch it again"), str(file))
 
 
 def convert(
@@ -135,26 +127,18 @@ def _weights_file(folder: Path, name: str | None) -> Path:
 
 
 def _read_tensors(file: Path) -> dict[str, Tensor]:
-    """A state dict, or an error: torch's unpickler without the right to import anything."""
-    try:
-        content = torch.load(file, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        forbidden = _FORBIDDEN.search(str(error))
-        if forbidden:
-            raise CheckpointError(
-                f"{file} asks to import {forbidden[1]} and was not opened; only a plain state dict is read"
-            ) from error
-        raise CheckpointError(f"{file} is truncated, damaged or not a state dict; fetch it again") from error
-    except (RuntimeError, EOFError, OSError, ValueError, LookupError) as error:
-        raise CheckpointError(f"{file} is truncated or damaged; fetch it again") from error
+    """A state dict of finite numbers."""
+    content = load_torch(file, CheckpointError, remedy="fetch it again")
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise CheckpointError(f"{file} must hold a state dict, tensors by name, and holds something else")
+    if broken := [str(name) for name, value in content.items() if not torch.isfinite(value).all()]:
+        raise CheckpointError(f"{file} cannot be used: {some(broken)} hold NaN or infinite numbers")
     return content
 
 
 def _existing(folder: Path, name: str) -> Path:
     if not folder.is_dir():
         raise CheckpointError(f"no published checkpoint at {folder}")
-    if not (folder / name).is_file():
+    if not (folder / name).exists():
         raise CheckpointError(f"{folder} has no {name}, so it is not a complete checkpoint")
-    return folder / name
+    return existing(folder / name, CheckpointError)

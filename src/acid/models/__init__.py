@@ -57,10 +57,10 @@ def load(folder: str | Path, *, device: str | torch.device = "cpu", **options: A
         raise CheckpointError(f"{folder} holds a {stored.kind!r} checkpoint, not a world model ({', '.join(KINDS)})")
     if stored.scaler is None:
         raise CheckpointError(f"{folder} has no action statistics; a model that cannot be de-normalised cannot be used")
-    kind = KINDS[stored.kind]
-    model = kind.model(checkpoint.config_from(kind.config, stored.config), stored.scaler, **options)
-    checkpoint.load_state(model, stored)
-    return model.eval().requires_grad_(False).to(resolve_device(str(device)))
+    kind, scaler = KINDS[stored.kind], stored.scaler
+    config = checkpoint.config_from(kind.config, stored.config)
+    model = checkpoint.restore(stored, lambda: kind.model(config, scaler, **options), folder)
+    return model.to(resolve_device(str(device)))
 
 
 def load_decoder(folder: str | Path, *, device: str | torch.device = "cpu") -> Decoder | TokenDecoder:

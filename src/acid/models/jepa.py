@@ -173,9 +173,14 @@ class JepaWorldModel(LearnedWorldModel):
 
     def _imagine(self, latent: Tensor, actions: Tensor) -> list[Tensor]:
         """Each predictor's imagined latents [B, N, H, 1, D]."""
-        problems, candidates, _, size = actions.shape
+        problems, candidates, _, size = actions.shape if actions.dim() == 4 else (0, 0, 0, 0)
         if size != self.config.action_size:
             raise ShapeError(f"the model takes actions of size {self.config.action_size}, got {list(actions.shape)}")
+        if latent.dim() != 3 or latent.shape[1:] != (1, self.config.latent_size) or len(latent) != problems:
+            raise ShapeError(
+                f"the model takes latents [{problems}, 1, {self.config.latent_size}] for actions "
+                f"{list(actions.shape)}, got {list(latent.shape)}"
+            )
         start = latent[:, 0].repeat_interleave(candidates, 0)
         shape = (problems, candidates, -1, 1, latent.shape[-1])
         return [member.unroll(start, actions.flatten(0, 1)).view(shape) for member in self.dynamics]

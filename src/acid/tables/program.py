@@ -12,6 +12,7 @@ from acid.evaluation import Cell, Engine, SearchSpec, Summary, choose_lambda, co
 from acid.evaluation.jobs import Progress
 from acid.evaluation.results import mixed_revisions
 from acid.evaluation.table import markdown, number
+from acid.files import write_text
 from acid.tables.table import Findings, Line
 
 
@@ -86,9 +87,8 @@ def write(findings: Findings) -> str:
     text = "\n".join(parts)
     content: dict[str, Any] = {"lines": [_as_dict(line, table.metrics) for line in lines], **table.extra(findings)}
     folder = findings.options.results
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{table.name}.md").write_text(text + "\n")
-    (folder / f"{table.name}.json").write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_text(folder / f"{table.name}.md", text + "\n")
+    write_text(folder / f"{table.name}.json", json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     return text
 
 

@@ -26,6 +26,7 @@ from acid.evaluation.jobs import Progress
 from acid.evaluation.kits import NavigationKit
 from acid.evaluation.play import render_states
 from acid.evaluation.table import markdown
+from acid.files import read_json_object, reason, write_text
 from acid.nn.pictures import perceived, psnr
 from acid.planning import ActionConsistency, Adaptive
 from acid.report import SheetRow, consistency_per_step, followed_steps, inferred_against_found, sheet
@@ -42,6 +43,7 @@ NOT_FOLLOWED = 0.95  # a step is not followed if its residual is above this quan
 SHOWN = (0.3, 0.7, 0.95)  # quantiles of the mean residual: which cases are drawn
 RECONSTRUCTED = 8  # frames on the tokenizer's sheet
 FIGURES = ("consistency", "following", "path", "rollouts", "tokenizer")
+_PER_DIMENSION = ("residual", "residual_true", "departure")
 KINDS = ("pooled", "within", "by_trajectory", "given_way")  # of correlation
 STRAYED_AFTER = (2, 4, 8)  # steps whose places are compared with those that the verifier infers
 
@@ -85,23 +87,27 @@ class Rollouts:
             name: np.round(value, 5).tolist() if isinstance(value, np.ndarray) else value
             for name, value in vars(self).items()
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content) + "\n")
+        write_text(path, json.dumps(content) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> Rollouts:
-        if not path.is_file():
-            raise DataError(f"there are no rollouts at {path}: run `acid reproduce navigation` without --no-evaluate")
-        try:
-            content = json.loads(path.read_text())
-        except ValueError as error:
-            raise DataError(
-                f"{path} is damaged ({error}): delete it and run `acid reproduce navigation` again"
-            ) from error
+        remedy = "delete it and run `acid reproduce navigation` again"
+        absent = "there are no rollouts; run `acid reproduce navigation` without --no-evaluate"
+        content = read_json_object(path, missing=absent, remedy=remedy)
         if missing := [field.name for field in fields(cls) if field.name not in content]:
-            raise DataError(f"{path} lacks {', '.join(missing)}: delete it and run `acid reproduce navigation` again")
-        arrays = {n: np.asarray(v) for n, v in content.items() if n not in ("instances", "checkpoints")}
-        return cls(tuple(content["instances"]), content["checkpoints"], **arrays)
+            raise DataError(f"{path} lacks {', '.join(missing)}; {remedy}")
+        try:
+            arrays = {field.name: np.asarray(content[field.name], float) for field in fields(cls)[2:]}
+            cases, steps = arrays["lpips"].shape
+            instances, checkpoints = tuple(map(str, content["instances"])), dict(content["checkpoints"])
+        except (TypeError, ValueError) as error:
+            raise DataError(f"{path} is damaged ({reason(error)}); {remedy}") from error
+        for name, values in arrays.items():
+            if values.shape[:2] != (cases, steps) or values.ndim != 2 + (name in _PER_DIMENSION):
+                raise DataError(f"{path} is damaged: {name} has shape {list(values.shape)}; {remedy}")
+            if not np.isfinite(values).all():
+                raise DataError(f"{path} is damaged: {name} holds numbers that are not finite; {remedy}")
+        return cls(instances, checkpoints, **arrays)
 
 
 def rollouts_file(cell: Cell, results: Path) -> Path:
@@ -134,7 +140,8 @@ def run_rollouts(bench: Bench, results: Path, progress: Progress) -> Rollouts:
 
 
 def _kit(bench: Bench) -> NavigationKit:
-    assert isinstance(bench.kit, NavigationKit)  # the table names the model
+    if not isinstance(bench.kit, NavigationKit):
+        raise DataError(f"rollouts are measured with a cell of nwm, not of {bench.cell.model}")
     return bench.kit
 
 
@@ -151,7 +158,8 @@ class Imagined:
 
 @torch.no_grad()
 def imagine(kit: NavigationKit, instance: Instance, protocol: Protocol, task: Navigation) -> Imagined:
-    assert instance.path is not None
+    if instance.path is None:
+        raise DataError(f"instance {instance.id} has no path to be compared with")
     seen, future = (torch.from_numpy(render_states(task, states)) for states in (instance.seen, instance.path))
     driven = np.concatenate([instance.start_state[None], instance.path])[:, 1:]
     actions, start = _actions(driven), kit.model.encode(seen[None])

@@ -6,7 +6,6 @@ killed run leaves only whole parts, which the next run keeps. The last step join
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import json
 import multiprocessing
@@ -17,13 +16,13 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 
 from acid import tasks
 from acid.data import EpisodeWriter, concatenate
 from acid.errors import DataError
+from acid.files import GrowingFile, claim, clipped, read_bytes
 
 Progress = Callable[[int, int], None]
 EPISODES_PER_PART = 20
@@ -85,23 +84,17 @@ def _end_with_parent() -> None:
         threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
-def _claim(folder: Path, collection: Collection) -> IO[str]:
+def _claim(folder: Path, collection: Collection) -> GrowingFile:
     """Lock the folder for this run. Two runs must never write into the same parts."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = (folder / "collection.json").open("a+")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # released by the system however this process ends
-    except BlockingIOError:
-        raise DataError(f"another process is collecting into {folder}; wait for it or stop it") from None
-    lock.seek(0)
-    found, wanted = lock.read(), collection.description()
+    lock = GrowingFile(folder / "collection.json")
+    claim(lock.file.fileno(), folder)
+    found, wanted = read_bytes(lock.path), collection.description().encode()
     if found and found != wanted:
         raise DataError(
-            f"{folder} holds parts of another collection ({found}); remove it or choose another output name"
+            f"{folder} holds parts of another collection ({clipped(found)}); remove it or choose another output name"
         )
     if not found:
-        lock.write(wanted)
-        lock.flush()
+        lock.add(wanted)
     return lock
 
 

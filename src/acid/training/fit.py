@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from functools import partial
@@ -15,6 +14,7 @@ from acid import checkpoint, distributed, models, tasks
 from acid.data import Episodes, import_once, partition, read_ahead
 from acid.device import resolve_device
 from acid.errors import AcidError, CheckpointError, DataError, look_up
+from acid.files import parse_json
 from acid.loop import SettingError, cpu_seconds, train
 from acid.models import Kind
 from acid.models.compact import CompactTokenizer
@@ -163,7 +163,10 @@ def task_name(task: str) -> str:
 
 def _task(asked: str | None, episodes: Episodes, recorded: Mapping[str, Any]) -> str:
     """The task, about which the caller, the dataset and the checkpoint below must agree."""
-    collected = json.loads(episodes.attributes.get("collection", "{}")).get("task")
+    described = parse_json(
+        episodes.attributes.get("collection", "{}"), f"the attribute 'collection' of {episodes.path}"
+    )
+    collected = described.get("task") if isinstance(described, dict) else None
     task = asked or collected or recorded.get("task") or episodes.path.stem
     for source, found in ((episodes.path, collected), ("the cell", recorded.get("task"))):
         if found is not None and task_name(found) != task_name(task):

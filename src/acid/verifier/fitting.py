@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Generator
 from dataclasses import dataclass
 from itertools import count
@@ -63,6 +64,15 @@ class FlowFit:
 
     def batches(self, start: int) -> Generator[tuple[Tensor, Tensor, Tensor, Tensor | None], None, None]:
         yield from map(self.read, count(start))
+
+    def fingerprint(self) -> str:
+        """Changes with any latent, action or pair."""
+        found = hashlib.sha256()
+        parts = self.transitions
+        for values in (parts.latents, parts.actions, parts.start, parts.stop, self.train):
+            found.update(f"{values.dtype} {list(values.shape)}".encode())
+            found.update(values.detach().contiguous().view(torch.uint8).numpy(force=True))
+        return found.hexdigest()[:16]
 
     def report(self) -> FlowReport:
         """How well the flow infers actions that it was not fitted to."""

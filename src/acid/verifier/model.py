@@ -53,7 +53,7 @@ class FlowModel(nn.Module):
         With a folder, an interrupted fit continues from there. All else is as in `prepare`.
         """
         model, fit = cls.prepare(transitions, training=training, **network)
-        description = {"network": asdict(model.config)}
+        description = {"network": asdict(model.config), "data": fit.fingerprint()}
         train(
             model.flow,
             fit.loss,
@@ -142,8 +142,8 @@ class FlowModel(nn.Module):
             raise CheckpointError(
                 f"{folder} holds no action statistics, so its {cls.kind} cannot be used; fit it again"
             )
-        model = cls(checkpoint.config_from(FlowConfig, stored.config), stored.scaler)
-        checkpoint.load_state(model, stored)
+        config = checkpoint.config_from(FlowConfig, stored.config)
+        model = checkpoint.restore(stored, lambda: cls(config, stored.scaler), folder)
         if "report" in stored.metadata:
             model.report = checkpoint.config_from(FlowReport, stored.metadata["report"])
         return model.ready().to(resolve_device(str(device)))

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from acid.checkpoint import Checkpoint
-from acid.errors import AcidError
+from acid.errors import AcidError, DataError
 from acid.evaluation import Cell
+from acid.files import parse_json, read_json_object, write_text
 from acid.training import recipe
 from acid.training.probe import probe
 
@@ -47,16 +48,23 @@ def write_card(cell: Cell, data: Path | None = None, out: Path | None = None) ->
     """
     folder = out or (cell.user / cell.task / cell.model if cell.folder is None else cell.root)
     known = next((f / PROBE for f in (folder, cell.root) if (f / PROBE).exists()), None)
-    probes = {} if known is None else json.loads(known.read_text())
+    probes = {} if known is None else read_probes(known)
     if data is not None:
         probes = probe(cell.root / "model", data, cell.task)
     text = "\n".join(_lines(cell, probes)) + "\n"
-    folder.mkdir(parents=True, exist_ok=True)
     if data is not None:
-        (folder / PROBE).write_text(json.dumps(probes, indent=2) + "\n")
+        write_text(folder / PROBE, json.dumps(probes, indent=2) + "\n")
     path = folder / CARD
-    path.write_text(text)
+    write_text(path, text)
     return path
+
+
+def read_probes(path: Path) -> dict[str, float]:
+    """What an earlier card measured."""
+    found = read_json_object(path, remedy="probe again with --data")
+    if not all(isinstance(value, int | float) for value in found.values()):
+        raise DataError(f"{path} must hold a number by quantity; probe again with --data")
+    return found
 
 
 def _lines(cell: Cell, probes: Mapping[str, float]) -> list[str]:
@@ -81,7 +89,7 @@ def _lines(cell: Cell, probes: Mapping[str, float]) -> list[str]:
 
 def _commands(cell: Cell, stored: Mapping[str, Checkpoint]) -> list[str]:
     """What made it; settings that are the recipe's own are left out."""
-    collected = json.loads(stored["model"].metadata["data"]["collection"])
+    collected = parse_json(stored["model"].metadata["data"]["collection"], f"the collection of {cell.root}")
     options = f"--episodes {collected['episodes']} --size {collected['size']} --seed {collected['seed']}"
     lines = [f"acid collect {cell.task} {options}"]
     for part, found in stored.items():

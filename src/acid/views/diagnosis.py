@@ -6,7 +6,6 @@ goes wrong, and the consistency cost is higher where it does. Each is a number h
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
@@ -38,9 +37,9 @@ from acid.evaluation.table import interval, markdown
 from acid.planning import Adaptive, Planner, draw_pool
 from acid.tasks import Task
 from acid.types import Plan, Problem, Trajectory
+from acid.views.card import PROBE, read_probes
 
 CANDIDATES = 24  # executed per problem
-PROBE = "probe.json"  # what `acid card` measured
 SMALL = {"samples": 100, "elites": 10}  # for models that plan in one latent vector
 COMPARED = (BASELINE, "acid")
 
@@ -138,7 +137,7 @@ def diagnose(
         task=cell.task,
         model=cell.model,
         lam=lam,
-        probes=json.loads(probe.read_text()) if probe.exists() else {},
+        probes=read_probes(probe) if probe.exists() else {},
         imagined_of_still={name: value for name, value in stored.items() if name.endswith("of_still")},
         verifier_error=float(np.mean(report["one_step"])),
         identified=_identified(torch.cat(actions), torch.cat(inferred)),
