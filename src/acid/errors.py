@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -52,17 +53,25 @@ def named(entries: Iterable[Any], kind: str) -> dict[str, Any]:
 
 def look_up(registry: Mapping[str, T], name: str, kind: str) -> T:
     """`registry[name]`, or an UnknownNameError with "did you mean"."""
-    if name in registry:
+    if isinstance(name, str) and name in registry:
         return registry[name]
     raise UnknownNameError(f"unknown {kind} {name!r}{did_you_mean(name, registry)}")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    known = list(known)
+    name, known = str(name), list(known)
     close = difflib.get_close_matches(name, known, n=2, cutoff=0.5)
     if close:
         return f"; did you mean {' or '.join(map(repr, close))}?"
     return f"; known: {', '.join(map(repr, sorted(known)))}"
+
+
+def is_number(value: Any, *, whole: bool = False) -> bool:
+    """Whether a setting is a real number (NaN and infinities are), or a whole one; a switch is none."""
+    kind = numbers.Integral if whole else numbers.Real
+    if isinstance(value, bool) or not isinstance(value, kind):
+        return False
+    return not isinstance(value, int) or abs(value) < 2**63  # larger ones are numbers of nothing, and no float
 
 
 def some(names: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from acid import distributed
-from acid.errors import AcidError, CheckpointError, some
+from acid.errors import AcidError, CheckpointError, is_number, some
 from acid.files import (
     GrowingFile,
     clipped,
@@ -69,6 +69,13 @@ class LoopConfig:
     tensorboard: bool = False
 
     def __post_init__(self) -> None:
+        for entry in dataclasses.fields(self):
+            value, default = getattr(self, entry.name), entry.default
+            if is_number(default):
+                whole = isinstance(default, int)
+                self.check(entry.name, is_number(value, whole=whole), f"a {'whole ' if whole else ''}number")
+        self.check("betas", type(self.betas) is tuple and all(map(is_number, self.betas)), "a pair of numbers")
+        self.check("ema", self.ema is None or is_number(self.ema), "a number, or None")
         for name in ("steps", "batch_size", "log_every", "save_every"):
             self.check(name, getattr(self, name) >= 1, "at least 1")
         self.check("learning_rate", 0 < self.learning_rate < math.inf, "a positive number")
@@ -83,7 +90,7 @@ class LoopConfig:
     def check(self, name: str, holds: bool, wanted: str) -> None:
         """A SettingError unless it holds (which nothing does for NaN)."""
         if not holds:
-            raise SettingError(f"{name} must be {wanted}, got {name}={getattr(self, name)}")
+            raise SettingError(f"{name} must be {wanted}, got {name}={getattr(self, name)!r}")
 
 
 def learning_rate(step: int, config: LoopConfig) -> float:

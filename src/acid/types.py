@@ -195,6 +195,13 @@ def _real(actions: Tensor) -> Tensor:
     return actions if actions.is_floating_point() else actions.to(torch.get_default_dtype())
 
 
+def check_tensor(method: str, returned: object) -> None:
+    """A ShapeError unless a method of the user's returned real numbers."""
+    if not isinstance(returned, Tensor) or returned.is_complex():
+        told = f"a tensor of {returned.dtype}" if isinstance(returned, Tensor) else f"a {type(returned).__name__}"
+        raise ShapeError(f"{method} must return a tensor of real numbers, got {told}")
+
+
 def check_finite(name: str, tensor: Tensor) -> Tensor:
     """The tensor itself, or a ShapeError naming it when it holds NaN or infinity."""
     if not torch.isfinite(tensor).all():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from acid.data.episodes import Episodes
-from acid.errors import DataError
+from acid.errors import DataError, is_number
 from acid.types import ActionScaler
 
 
@@ -22,7 +22,9 @@ class Split:
 
 def split(n_episodes: int, held_out: float = 0.1, seed: int = 0) -> Split:
     """Hold out a fraction of the episodes, chosen by the seed alone."""
-    if not 0 <= held_out < 1:
+    if not is_number(n_episodes, whole=True) or not is_number(seed, whole=True) or seed < 0:
+        raise DataError(f"a split needs a number of episodes and a seed of at least 0, got {n_episodes!r} and {seed!r}")
+    if not is_number(held_out) or not 0 <= held_out < 1:
         raise DataError(f"held_out must be a fraction from 0 up to but not including 1, got {held_out}")
     count = max(1, round(n_episodes * held_out)) if held_out else 0
     if n_episodes - count < 1:

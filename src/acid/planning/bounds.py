@@ -26,6 +26,8 @@ class Bounds:
     def of(cls, limits: tuple[Limit, Limit], *, size: int, scaler: ActionScaler | None) -> Bounds:
         """From one number for all dimensions or one per dimension; infinity means unbounded."""
         size = size if scaler is None else scaler.env_size
+        if not isinstance(limits, tuple | list) or len(limits) != 2:
+            raise PlanningError(f"bounds must be a pair (low, high), got {limits!r}")
         low, high = (_vector(name, limit, size) for name, limit in zip(("low", "high"), limits, strict=True))
         if not (low < high).all():
             raise PlanningError(f"the low bound must be below the high bound, got {low.tolist()} and {high.tolist()}")
@@ -45,7 +47,10 @@ class Bounds:
 
 
 def _vector(name: str, limit: Limit, size: int) -> Tensor:
-    vector = torch.as_tensor(limit, dtype=torch.float64, device="cpu")
+    try:
+        vector = torch.as_tensor(limit, dtype=torch.float64, device="cpu")
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise PlanningError(f"the {name} bound must be a number or one per action dimension, got {limit!r}") from error
     if vector.dim() > 1 or (vector.dim() == 1 and len(vector) != size):
         raise PlanningError(
             f"the {name} bound must be one number or {size} (one per action dimension), got shape {list(vector.shape)}"

@@ -115,6 +115,8 @@ def evaluate_term(term: Term, trajectory: Trajectory, goal: Tensor, stopwatch: S
     with stopwatch.measure(term.name):
         values = term(trajectory, goal)
     expected = trajectory.actions.shape[:2]
+    if not isinstance(values, Tensor) or values.is_complex():
+        raise ShapeError(f"cost term {term.name!r} must return a tensor of real numbers, got {type(values).__name__}")
     if values.shape != expected:
         raise ShapeError(f"cost term {term.name!r} must return [B, N] = {list(expected)}, got {list(values.shape)}")
     return at_least_single(values)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from acid.errors import PlanningError
+from acid.errors import PlanningError, is_number
 from acid.planning.costs import Evaluation
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
@@ -30,8 +30,8 @@ class Gradient:
     def __post_init__(self) -> None:
         check_counts(samples=self.samples, iterations=self.iterations)
         check_std(self.std_init)
-        if not self.learning_rate > 0:
-            raise PlanningError(f"learning_rate must be positive, got {self.learning_rate}")
+        if not is_number(self.learning_rate) or not 0 < self.learning_rate < float("inf"):
+            raise PlanningError(f"learning_rate must be positive, got {self.learning_rate!r}")
 
     @torch.enable_grad()
     def run(self, objective: Objective, start: Start, streams: Streams) -> Outcome:

@@ -14,7 +14,7 @@ from acid.planning.noise import derive_seed
 from acid.planning.precision import Precision
 from acid.planning.rows import Rows
 from acid.planning.timing import Stopwatch
-from acid.types import Problem, Trajectory, WorldModel
+from acid.types import Problem, Trajectory, WorldModel, check_tensor
 
 
 def takes_seeds(model: WorldModel) -> bool:
@@ -64,6 +64,7 @@ class Imagination:
         problems, candidates, horizon, _ = actions.shape
         rollout: Callable[..., Tensor] = self.model.rollout
         imagined = rollout(start, actions) if seeds is None else rollout(start, actions, seeds=seeds)
+        check_tensor("rollout", imagined)
         expected = (problems, candidates, horizon, *now.shape[1:])
         if imagined.shape != expected:
             raise ShapeError(

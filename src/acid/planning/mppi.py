@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from acid.errors import PlanningError
+from acid.errors import PlanningError, is_number
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
 from acid.planning.rows import Rows
@@ -45,8 +45,8 @@ class MPPI:
         check_counts(samples=self.samples, iterations=self.iterations)
         check_not_negative(std_min=self.std_min, tolerance=self.tolerance)
         check_std(self.std_init)
-        if not self.temperature > 0:
-            raise PlanningError(f"temperature must be positive, got {self.temperature}")
+        if not is_number(self.temperature) or not 0 < self.temperature < float("inf"):
+            raise PlanningError(f"temperature must be positive, got {self.temperature!r}")
 
     def run(self, objective: Objective, start: Start, streams: Streams) -> Outcome:
         mean = start.mean

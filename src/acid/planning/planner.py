@@ -25,7 +25,7 @@ from acid.planning.proposals import Proposal
 from acid.planning.rows import Rows
 from acid.planning.search import Search, Start, check_counts
 from acid.planning.timing import Stopwatch
-from acid.types import ActionScaler, Plan, Problem, WorldModel, check_finite
+from acid.types import ActionScaler, Plan, Problem, WorldModel, check_finite, check_tensor
 
 
 class Planner:
@@ -71,6 +71,9 @@ class Planner:
             check_counts(chunk=chunk)
         if noise not in ("cpu", "device"):
             raise PlanningError(f"unknown place to draw noise {noise!r}{did_you_mean(noise, ['cpu', 'device'])}")
+        given = scaler if scaler is not None else getattr(model, "scaler", None)
+        if given is not None and not isinstance(given, ActionScaler):
+            raise PlanningError(f"the scaler of a planner must be an ActionScaler, got a {type(given).__name__}")
         self.model = model
         self.cost = cost
         self.search = search
@@ -81,7 +84,7 @@ class Planner:
         self.noise = noise
         self.observer = observer
         self.precision = Precision(precision)
-        self.scaler: ActionScaler | None = scaler if scaler is not None else getattr(model, "scaler", None)
+        self.scaler: ActionScaler | None = given
         self.action_size = _action_size(self.scaler, action_size)
         self.bounds = None if bounds is None else Bounds.of(bounds, size=self.action_size, scaler=self.scaler)
         self.parametrisation = Free(self.action_size) if parametrisation is None else parametrisation
@@ -187,7 +190,8 @@ class Planner:
         observation = observation.to(device_of(self.model) or observation.device)
         with self.precision.computing(observation.device):
             latent = self.precision.latent(self.model.encode(observation))
-        if latent.dim() not in (3, 4):
+        check_tensor("encode", latent)
+        if latent.dim() not in (3, 4) or not latent.numel():
             raise ShapeError(f"encode must return [B, P, D] or [B, T, P, D], got {list(latent.shape)} for the {name}")
         return latent
 

@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from acid.errors import PlanningError
+from acid.errors import PlanningError, is_number
 from acid.planning.costs import Evaluation
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
@@ -237,6 +237,8 @@ def initial_std(std: Std, mean: Tensor) -> Tensor:
 
 def check_counts(**counts: int) -> None:
     for name, value in counts.items():
+        if not is_number(value, whole=True) or value >= 2**31:
+            raise PlanningError(f"{name} must be a whole number, and not an absurd one, got {value!r}")
         if value < 1:
             raise PlanningError(f"{name} must be at least 1, got {value}")
 
@@ -249,11 +251,11 @@ def check_elites(elites: int, samples: int) -> None:
 
 def check_not_negative(**values: float) -> None:
     for name, value in values.items():
-        if not value >= 0:
-            raise PlanningError(f"{name} must not be negative, got {value}")
+        if not is_number(value) or not value >= 0:
+            raise PlanningError(f"{name} must not be negative, got {value!r}")
 
 
 def check_std(std: Std) -> None:
-    numbers = (std,) if isinstance(std, (int, float)) else std
-    if not all(0 < number < float("inf") for number in numbers):
-        raise PlanningError(f"std_init must be positive and finite, got {std}")
+    numbers = std if isinstance(std, tuple) else (std,)
+    if not numbers or not all(is_number(number) and 0 < number < float("inf") for number in numbers):
+        raise PlanningError(f"std_init must be positive and finite, got {std!r}")

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from acid.errors import PlanningError
+from acid.errors import PlanningError, is_number
 
 
 class Weight(Protocol):
@@ -63,5 +63,5 @@ class Adaptive:
 
 
 def _check_number(name: str, value: float) -> None:
-    if not (math.isfinite(value) and value >= 0):
-        raise PlanningError(f"{name} must be a finite number that is not negative, got {value}")
+    if not (is_number(value) and math.isfinite(value) and value >= 0):
+        raise PlanningError(f"{name} must be a finite number that is not negative, got {value!r}")

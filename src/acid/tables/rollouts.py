@@ -100,7 +100,7 @@ class Rollouts:
             arrays = {field.name: np.asarray(content[field.name], float) for field in fields(cls)[2:]}
             cases, steps = arrays["lpips"].shape
             instances, checkpoints = tuple(map(str, content["instances"])), dict(content["checkpoints"])
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise DataError(f"{path} is damaged ({reason(error)}); {remedy}") from error
         for name, values in arrays.items():
             if values.shape[:2] != (cases, steps) or values.ndim != 2 + (name in _PER_DIMENSION):

@@ -1,0 +1,167 @@
+"""Calls of the public Python interface with arguments that make no sense: `CALLS[name]` draws one and makes it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+import acid
+from acid.data import EpisodeWriter, split
+from acid.planning import ICEM, MPPI, Adaptive, Constant, Custom, GoalDistance, Gradient, Shooting
+from acid.types import ActionScaler, Problem
+from acid.verifier import FitConfig, TransformerSize
+from faults.damage import odd
+
+SEARCHES = (acid.CEM, ICEM, MPPI, Gradient, Shooting)
+SMALL = acid.CEM(samples=4, iterations=1, elites=2)
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.int64, torch.int8, torch.bool, torch.complex64]
+Draw = Callable[[Any], Any]
+
+shapes = st.lists(st.sampled_from([0, 1, 2, 3, 4]), max_size=5)
+fills = st.sampled_from([0.0, 1.0, -1.0, float("nan"), float("inf"), 1e20, 1e-24])
+tensors = st.builds(lambda s, f, t: torch.full(s, f).to(t), shapes, fills, st.sampled_from(DTYPES))
+anything = odd | tensors | tensors.filter(lambda t: not t.is_complex()).map(lambda t: t.numpy())
+
+
+class Point:
+    """A world model of one token of two numbers, to which an action is added."""
+
+    scaler = ActionScaler((0.0, 0.0), (1.0, 1.0))
+
+    def encode(self, observation: Tensor) -> Any:
+        return observation
+
+    def rollout(self, latent: Tensor, actions: Tensor) -> Any:
+        return (latent[:, None, None] + actions[..., None, :].cumsum(2)).to(latent)
+
+    def infer(self, latent: Tensor, next_latent: Tensor) -> Any:
+        return (next_latent - latent)[..., 0, :]
+
+
+def _plan(cost: Any = None, model: Any = None, **options: Any) -> None:
+    chosen = {"search": SMALL, "horizon": 2} | options
+    planner = acid.Planner(model or Point(), cost or acid.acid_cost(Point()), **chosen)
+    plan = planner.plan(torch.zeros(2, 1, 2), torch.ones(2, 1, 2))
+    assert plan.actions.isfinite().all(), "a plan that is not finite"
+    repr(plan)
+
+
+def search_options(draw: Draw, folder: Path) -> None:
+    kind = draw(st.sampled_from(SEARCHES))
+    name = draw(st.sampled_from([field.name for field in dataclasses.fields(kind)]))
+    found = kind(**{name: draw(odd)})
+    assert found is not None
+
+
+def planner_options(draw: Draw, folder: Path) -> None:
+    names = ["horizon", "scaler", "action_size", "bounds", "chunk", "repeats", "noise", "precision"]
+    _plan(**{draw(st.sampled_from(names)): draw(odd)})
+
+
+def bounds(draw: Draw, folder: Path) -> None:
+    _plan(bounds=(draw(odd), draw(odd)))
+
+
+def problems(draw: Draw, folder: Path) -> None:
+    planner = acid.Planner(Point(), acid.acid_cost(Point()), SMALL, horizon=2)
+    planner.solve(Problem(draw(tensors), draw(tensors)))
+
+
+def observations(draw: Draw, folder: Path) -> None:
+    acid.Planner(Point(), acid.goal_cost(), SMALL, horizon=2).plan(draw(tensors), draw(tensors))
+
+
+def seeds_and_starts(draw: Draw, folder: Path) -> None:
+    planner = acid.Planner(Point(), acid.goal_cost(), SMALL, horizon=2)
+    seed, start = draw(odd), draw(tensors)
+    planner.plan(torch.zeros(2, 1, 2), torch.ones(2, 1, 2), seed=seed)
+    planner.plan(torch.zeros(2, 1, 2), torch.ones(2, 1, 2), initial=start)
+
+
+def costs(draw: Draw, folder: Path) -> None:
+    values = draw(anything)
+    term = Custom(lambda trajectory, goal: values, weight=draw(st.sampled_from([Constant(), Adaptive(0.5)])))
+    _plan(acid.Cost([GoalDistance(), term]))
+
+
+def cost_dtypes(draw: Draw, folder: Path) -> None:
+    dtype, scale = draw(st.sampled_from(DTYPES)), draw(fills)
+    term = Custom(lambda t, goal: (scale * t.actions.square().sum((-1, -2))).to(dtype), weight=Adaptive(0.5))
+    _plan(acid.Cost([GoalDistance(), term]))
+
+
+def weights_of_terms(draw: Draw, folder: Path) -> None:
+    kind = draw(st.sampled_from([Constant, Adaptive, lambda v: acid.acid_cost(Point(), v), GoalDistance]))
+    kind(draw(odd))
+
+
+def scalers(draw: Draw, folder: Path) -> None:
+    made = ActionScaler(
+        draw(st.just((0.0, 1.0)) | anything), draw(st.just((1.0, 2.0)) | anything), draw(st.just(1) | odd)
+    )
+    made.normalise(draw(tensors))
+
+
+def scaled_tensors(draw: Draw, folder: Path) -> None:
+    made, values = ActionScaler((0.5, 1.5), (1.5, 2.5), 2), draw(tensors)
+    normalised = made.normalise(values)
+    assert torch.equal(normalised, made.normalise(values.to(normalised.dtype))), "whole numbers are scaled otherwise"
+
+
+def world_models(draw: Draw, folder: Path) -> None:
+    model, name, returned = Point(), draw(st.sampled_from(["encode", "rollout"])), draw(anything)
+    setattr(model, name, lambda *_: returned)
+    _plan(model=model)
+
+
+def verifiers(draw: Draw, folder: Path) -> None:
+    verifier, returned = Point(), draw(anything)
+    verifier.infer = lambda *_: returned  # type: ignore[method-assign]
+    _plan(acid.acid_cost(verifier))
+
+
+def fit_settings(draw: Draw, folder: Path) -> None:
+    name = draw(st.sampled_from([field.name for field in dataclasses.fields(FitConfig)]))
+    FitConfig(**{name: draw(odd)})
+
+
+def fitted_tables(draw: Draw, folder: Path) -> None:
+    table = [torch.randn(8, 1, 2), torch.randn(8, 2), torch.arange(8) // 4]
+    for place in draw(st.sets(st.sampled_from([0, 1, 2]), min_size=1, max_size=2)):
+        table[place] = draw(tensors)
+    training = FitConfig(steps=1, batch_size=2, held_out=0.5)
+    acid.Verifier.fit(*table, size=TransformerSize(8, 1, 2), training=training)
+
+
+def controllers(draw: Draw, folder: Path) -> None:
+    planner = acid.Planner(Point(), acid.goal_cost(), SMALL, horizon=2)
+    acid.Controller(planner, draw(odd))
+
+
+def splits(draw: Draw, folder: Path) -> None:
+    number = st.sampled_from([-1, 0, 1, 2, 10, 0.1, 0.5, 1.0, float("nan"), None, "x", True])
+    split(draw(number), draw(number), draw(number))
+
+
+def written_episodes(draw: Draw, folder: Path) -> None:
+    arrays = tensors.filter(lambda t: not t.is_complex()).map(lambda t: t.numpy()) | st.just(np.array(["x"]))
+    with EpisodeWriter(folder / "written.h5") as writer:
+        for _ in range(2):
+            writer.write(draw(st.dictionaries(st.sampled_from(["action", "pixels", "ep_len", "x/y", ""]), arrays)))
+
+
+CALLS: dict[str, Callable[[Draw, Path], None]] = {
+    made.__name__: made
+    for made in (
+        *(search_options, planner_options, bounds, problems, observations, seeds_and_starts, costs, cost_dtypes),
+        *(weights_of_terms, scalers, scaled_tensors, world_models, verifiers, fit_settings, fitted_tables),
+        *(controllers, splits, written_episodes),
+    )
+}

@@ -1,0 +1,275 @@
+"""Every reader of files with a small valid file to damage: `READERS[name]` makes the files and returns a Reader."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import torch
+from data.recon_files import write_trajectory
+from fake_rows import keep, row
+from hypothesis import strategies as st
+from torch import nn
+
+from acid import models
+from acid.checkpoint import CONFIG, WEIGHTS
+from acid.data import Episodes, EpisodeWriter, cached_latents, partition
+from acid.data.dinowm import DinoWmFolder
+from acid.data.recon import read_trajectory
+from acid.evaluation import Cell, Instance, Instances, Protocol, read_rows, summarise_rows
+from acid.evaluation.instances import load_instances, save_instances
+from acid.evaluation.play import Film
+from acid.loop import METRICS_FILE, STATE_FILE, LoopConfig, train
+from acid.models.jepa import JepaConfig, JepaWorldModel
+from acid.nn.causal import CausalConfig
+from acid.nn.encoders import ConvConfig
+from acid.tables.rollouts import Rollouts
+from acid.types import ActionScaler
+from acid.verifier import TransformerSize, Verifier
+from acid.verifier.flow import FlowConfig
+from acid.views.card import read_probes
+from faults.damage import damaged_bytes, damaged_json
+
+PUBLISHED = Path(__file__).resolve().parent.parent / "integrations" / "fixtures" / "lewm"
+SCALER = ActionScaler((0.0, 0.5), (1.0, 2.0))
+
+
+@dataclass(frozen=True)
+class Reader:
+    file: Path  # that is damaged
+    read: Callable[[], Any]
+    damage: Any  # a strategy that gives bytes
+
+
+def _json_reader(file: Path, read: Callable[[], Any]) -> Reader:
+    return Reader(file, read, damaged_json(json.loads(file.read_text())) | damaged_bytes(file.read_bytes()))
+
+
+def _lines_reader(file: Path, read: Callable[[], Any]) -> Reader:
+    lines = file.read_bytes().splitlines(keepends=True)
+
+    def with_line(number: int) -> Any:
+        before, after = b"".join(lines[:number]), b"".join(lines[number + 1 :])
+        return damaged_json(json.loads(lines[number])).map(lambda line: before + line + b"\n" + after)
+
+    one = st.integers(0, len(lines) - 1).flatmap(with_line)
+    whole = st.permutations(lines).map(b"".join) | st.just(b"".join(lines[:-1])) | st.just(b"".join(lines) * 2)
+    return Reader(file, read, one | one | whole | damaged_bytes(file.read_bytes()))
+
+
+def _bytes_reader(file: Path, read: Callable[[], Any]) -> Reader:
+    return Reader(file, read, damaged_bytes(file.read_bytes()))
+
+
+def _verifier(folder: Path) -> Path:
+    torch.manual_seed(0)
+    flow = FlowConfig(3, 1, 2, TransformerSize(8, 1, 2))
+    Verifier(flow, SCALER).save(folder / "verifier", metadata={"task": "reacher", "model": "lewm"})
+    return folder / "verifier"
+
+
+def _model(folder: Path) -> Path:
+    torch.manual_seed(0)
+    encoder = ConvConfig(image_size=16, width=8)
+    predictor = CausalConfig(frames=2, width=8, depth=1, heads=2, head_width=4, mlp_width=8, dropout=0.0)
+    config = JepaConfig(2, 4, 8, 4, encoder, predictor, standardise=True)
+    models.save(JepaWorldModel(config, SCALER), "lewm", folder / "model", {"task": "reacher", "model": "lewm"})
+    return folder / "model"
+
+
+def _imagine(folder: Path) -> None:
+    model: Any = models.load(folder)
+    observation, _, actions = model.fake_input()
+    model.rollout(model.encode(observation), actions)
+
+
+def checkpoint_of_a_verifier(folder: Path) -> Reader:
+    made = _verifier(folder)
+    latents = torch.zeros(2, 1, 3)
+    return _json_reader(made / CONFIG, lambda: Verifier.load(made).infer(latents, latents))
+
+
+def checkpoint_of_a_model(folder: Path) -> Reader:
+    made = _model(folder)
+    return _json_reader(made / CONFIG, lambda: _imagine(made))
+
+
+def weights(folder: Path) -> Reader:
+    made = _verifier(folder)
+    return _bytes_reader(made / WEIGHTS, lambda: Verifier.load(made))
+
+
+def rows(folder: Path) -> Reader:
+    file = keep(folder / "rows.jsonl", [row(number, metrics={"ate_m": 0.5}) for number in range(4)])
+    return _lines_reader(file, lambda: summarise_rows(read_rows([file])))
+
+
+def instances(folder: Path) -> Reader:
+    protocol, file = Protocol(goal_offset=5, budget=10, episodes=3), folder / "instances-test.jsonl"
+    made = [
+        Instance(
+            id=f"i{n}",
+            episode=n,
+            start_step=0,
+            draw=n,
+            solved=False,
+            start_state=np.arange(2.0) + n,
+            goal_state=np.ones(2),
+        )
+        for n in range(4)
+    ]
+    save_instances(file, Instances(made), protocol, "line")
+    return _lines_reader(file, lambda: load_instances(file, protocol, "line"))
+
+
+def lambdas(folder: Path) -> Reader:
+    cell = Cell("reacher", "lewm", folder, folder)
+    cell.choose_lambdas({"acid": 0.07}, "a test")
+    return _json_reader(folder / "lambda.json", lambda: cell.lambdas)
+
+
+def _dataset(folder: Path) -> Path:
+    generator = np.random.default_rng(0)
+    with EpisodeWriter(folder / "data.h5", attributes={"task": "line"}) as writer:
+        for _ in range(4):
+            pixels = generator.integers(0, 255, (5, 8, 8, 3)).astype(np.uint8)
+            writer.write({"pixels": pixels, "action": generator.normal(size=(5, 2)).astype(np.float32)})
+    return folder / "data.h5"
+
+
+def split(folder: Path) -> Reader:
+    episodes = Episodes(_dataset(folder))
+    partition(episodes)
+    return _json_reader(folder / "data.split.json", lambda: partition(episodes))
+
+
+def _read_all(path: Path) -> None:
+    with Episodes(path) as episodes:
+        for column in episodes.columns:
+            episodes.read(column, np.arange(min(episodes.rows, 1000)))
+
+
+def dataset(folder: Path) -> Reader:
+    file = _dataset(folder)
+    return _bytes_reader(file, lambda: _read_all(file))
+
+
+def dataset_that_lies(folder: Path) -> Reader:
+    """Episodes whose lengths, offsets and columns are whatever comes: written by HDF5 itself, so it believes them."""
+    file = folder / "lies.h5"
+    number = st.sampled_from([0, 1, 3, -1, 2**31, 2**62, 10**9, 10**12])
+    shape = st.lists(st.sampled_from([0, 1, 2, 5, 10**3, 10**9]), min_size=0, max_size=4)
+
+    @st.composite
+    def damage(draw: Any) -> bytes:
+        file.unlink(missing_ok=True)
+        with h5py.File(file, "w") as made:
+            for name in draw(st.lists(st.sampled_from(["ep_len", "ep_offset", "action", "pixels"]), unique=True)):
+                how = draw(st.sampled_from(["numbers", "declared", "external", "link", "text", "group"]))
+                if how == "numbers":
+                    made[name] = np.array(draw(st.lists(number, max_size=4)), draw(st.sampled_from(["i8", "f8"])))
+                elif how == "declared":
+                    size = tuple(draw(shape))
+                    chunks = tuple(min(max(n, 1), 5) for n in size) if size and 0 not in size else None
+                    made.create_dataset(name, size, "f4", chunks=chunks)
+                elif how == "external":
+                    made.create_dataset(name, (8,), "u1", external=[("/etc/passwd", 0, 8)])
+                elif how == "link":
+                    made[name] = h5py.ExternalLink("/dev/zero", "/x") if draw(st.booleans()) else h5py.SoftLink("/gone")
+                elif how == "text":
+                    made[name] = draw(st.sampled_from(["text", "é"]))
+                else:
+                    made.create_group(name)
+        return file.read_bytes()
+
+    return Reader(file, lambda: _read_all(file), damage())
+
+
+def recon(folder: Path) -> Reader:
+    file = folder / "t0.hdf5"
+    write_trajectory(file, 1, 4)
+    return _bytes_reader(file, lambda: read_trajectory(file, 8))
+
+
+def dinowm(folder: Path) -> Reader:
+    torch.save(torch.rand(2, 3, 4, 4), folder / "states.pth")
+    torch.save(torch.rand(2, 3, 4), folder / "actions.pth")
+    for index in range(2):
+        (folder / f"{index:06d}").mkdir(exist_ok=True)
+        torch.save(torch.zeros(3, 8, 8, 3), folder / f"{index:06d}" / "obses.pth")
+    return _bytes_reader(folder / "actions.pth", lambda: list(DinoWmFolder(folder)))
+
+
+def published_config(folder: Path) -> Reader:
+    from acid.integrations.published import read_config
+
+    (folder / "config.json").write_bytes((PUBLISHED / "config.json").read_bytes())
+    return _json_reader(folder / "config.json", lambda: read_config(folder))
+
+
+def published_weights(folder: Path) -> Reader:
+    from acid.integrations.published import load_published
+
+    for name in ("config.json", "weights.pt"):
+        (folder / name).write_bytes((PUBLISHED / name).read_bytes())
+    return _bytes_reader(folder / "weights.pt", lambda: load_published(folder, action_scaler="identity"))
+
+
+def _train(folder: Path) -> None:
+    torch.manual_seed(0)
+    module = nn.Linear(2, 1)
+    config = LoopConfig(steps=4, batch_size=2, log_every=2, save_every=2)
+
+    def batches(start: int) -> Any:
+        yield from (torch.ones(2, 2) for _ in range(start, 4))
+
+    train(module, lambda batch: {"loss": module(batch).square().mean()}, batches, config, folder)
+
+
+def training_state(folder: Path) -> Reader:
+    _train(folder)
+    return _bytes_reader(folder / STATE_FILE, lambda: _train(folder))
+
+
+def training_metrics(folder: Path) -> Reader:
+    _train(folder)
+    return _lines_reader(folder / METRICS_FILE, lambda: _train(folder))
+
+
+def latents(folder: Path) -> Reader:
+    file = folder / "a.latents.safetensors"
+    cached_latents(file, "f", lambda: torch.zeros(4, 1, 2))
+    return _bytes_reader(file, lambda: cached_latents(file, "f", lambda: torch.zeros(4, 1, 2)))
+
+
+def rollouts(folder: Path) -> Reader:
+    shapes = {"residual": (2, 3, 3), "residual_true": (2, 3, 3), "departure": (2, 3, 3)}
+    names = [name for name in Rollouts.__dataclass_fields__ if name not in ("instances", "checkpoints")]
+    Rollouts(("a", "b"), {}, **{name: np.ones(shapes.get(name, (2, 3))) for name in names}).save(folder / "r.json")
+    return _json_reader(folder / "r.json", lambda: Rollouts.load(folder / "r.json").score)
+
+
+def film(folder: Path) -> Reader:
+    frame = np.zeros((4, 4, 3), np.uint8)
+    Film(frame, [frame], [0.5]).save(folder / "a.npz")
+    return _bytes_reader(folder / "a.npz", lambda: Film.load(folder / "a.npz"))
+
+
+def probes(folder: Path) -> Reader:
+    (folder / "probe.json").write_text(json.dumps({"position": 0.9, "angle": 0.5}))
+    return _json_reader(folder / "probe.json", lambda: read_probes(folder / "probe.json"))
+
+
+READERS: dict[str, Callable[[Path], Reader]] = {
+    made.__name__: made
+    for made in (
+        *(checkpoint_of_a_verifier, checkpoint_of_a_model, weights, rows, instances, lambdas, split, dataset),
+        *(dataset_that_lies, recon, dinowm, published_config, published_weights, training_state, training_metrics),
+        *(latents, rollouts, film, probes),
+    )
+}
