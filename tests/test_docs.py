@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from acid import ActionScaler
+from acid.verifier import Directions
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -33,6 +34,8 @@ class PointModel:
 
 class PointVerifier:
     """What a page may take for granted as `verifier`."""
+
+    directions = Directions((0.0, 1.0), ((1.0, 0.0), (0.0, 1.0)))
 
     def infer(self, latent: Tensor, next_latent: Tensor) -> Tensor:
         return PointModel.scaler.normalise(next_latent - latent)[..., 0, :]
