@@ -13,10 +13,10 @@ HAS_GL := $(PYTHON) -c 'import ctypes, os, sys; \
 	"MUJOCO_GL" in os.environ or sys.platform != "linux" or ctypes.CDLL("libEGL.so.1")' 2>/dev/null
 
 .DEFAULT_GOAL := help
-.PHONY: help setup gl demo test lint format bench docs clean
+.PHONY: help setup gl demo test test-wheel lint format bench docs dist clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) gl  ## Create .venv with everything that the other targets need
 
@@ -25,6 +25,9 @@ demo: setup  ## Plan the same Reacher problems with and without ACID
 
 test: lint gl  ## Lint, type check and run all tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(TEST_JOBS) $(PYTEST_ARGS)
+
+test-wheel: dist gl  ## Install the wheel into an empty environment; run the command, the notebook and the build of the docs there
+	PYTHON=$(PYTHON) .ci/wheel.sh
 
 lint: $(READY)  ## Check style, formatting and types
 	$(BIN)/ruff check .
@@ -40,6 +43,10 @@ bench: setup  ## Run every benchmark
 
 docs: setup  ## Build the documentation into site/; a warning is an error
 	OMP_NUM_THREADS=1 $(BIN)/sphinx-build --fail-on-warning --keep-going -q -b html -d build/doctrees docs site
+
+dist: $(READY)  ## Build the source archive and the wheel into dist/
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
 
 clean:  ## Remove what the other targets made, .venv included; data, runs and results stay
 	rm -rf .venv site build dist docs/api src/*.egg-info .pytest_cache .ruff_cache .hypothesis

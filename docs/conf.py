@@ -28,7 +28,7 @@ exclude_patterns = ["_ext", "**.ipynb_checkpoints"]
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
-nb_execution_mode = "cache"  # the notebook is run when it has changed
+nb_execution_mode = "force"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 

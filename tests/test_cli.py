@@ -16,7 +16,21 @@ from acid.evaluation import Cell, condition, read_rows
 from acid.evaluation.cells import ASSETS
 from acid.tables import TABLES
 
-COMMANDS = ("demo", "plan", "collect", "import", "convert", "train", "eval", "results", "reproduce", "diagnose", "card")
+COMMANDS = (
+    "demo",
+    "plan",
+    "collect",
+    "import",
+    "convert",
+    "train",
+    "eval",
+    "results",
+    "reproduce",
+    "diagnose",
+    "card",
+    "doctor",
+    "completion",
+)
 TINY = ["--samples", "6", "--iterations", "2", "--elites", "2", "--horizon", "2"]
 
 

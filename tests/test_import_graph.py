@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "training": NETWORKS | {"models", "verifier", "data", "tasks"},
     "evaluation": FOUNDATION | {"planning", "tasks", "data", "checkpoint", "models", "verifier", "nn", "report"},
     "report": {"errors", "files"},
-    "views": FOUNDATION | UPPER | {"training", "checkpoint"},
+    "views": FOUNDATION | UPPER | {"models", "verifier", "training", "checkpoint"},
     "tables": FOUNDATION | UPPER | {"views", "data", "nn"},
     "integrations": LIBRARY,
     "cli": LIBRARY | {"tables", "views", "integrations"},

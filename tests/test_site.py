@@ -23,7 +23,17 @@ pytestmark = pytest.mark.slow
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built as `make docs` does it."""
     folder = tmp_path_factory.mktemp("site")
-    options = ["--fail-on-warning", "--keep-going", "-q", "-b", "html", "-d", str(folder / "doctrees")]
+    options = [
+        "--fail-on-warning",
+        "--keep-going",
+        "-q",
+        "-D",
+        "nb_execution_mode=off",
+        "-b",
+        "html",
+        "-d",
+        str(folder / "doctrees"),
+    ]
     built = subprocess.run(
         [sys.executable, "-m", "sphinx", *options, str(DOCS), str(folder / "html")],
         env={**os.environ, "OMP_NUM_THREADS": "1"},

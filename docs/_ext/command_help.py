@@ -10,7 +10,7 @@ from typing import Any
 
 from sphinx.util.docutils import SphinxDirective
 
-from acid.cli import main
+from acid import cli
 
 NAMES = re.compile(r"^\W*• (\S+) ", re.MULTILINE)
 DEEPER = {"train": ["train", "model", "lewm"]}  # whose options depend on what is trained
@@ -20,7 +20,7 @@ def help_of(*command: str) -> str:
     """What a command prints when asked for help."""
     os.environ.update(COLUMNS="88", NO_COLOR="1")
     with redirect_stdout(io.StringIO()) as printed, suppress(SystemExit):
-        main([*command, "--help"])
+        cli.main([*command, "--help"])
     return "\n".join(line.rstrip() for line in printed.getvalue().strip().splitlines())
 
 
@@ -28,7 +28,8 @@ def sections(*command: str) -> list[str]:
     """One section, and one for each command below it, in Markdown."""
     text = help_of(*DEEPER.get(" ".join(command), command))
     title = f"{'#' * (len(command) + 1)} acid {' '.join(command)}"
-    below = [part for name in NAMES.findall(text) for part in sections(*command, name)]
+    names = NAMES.findall(text) if command else getattr(cli, "COMMANDS", NAMES.findall(text))
+    below = [part for name in names for part in sections(*command, name)]
     return [*([f"{title}\n\n```text\n{text}\n```"] if command else []), *below]
 
 

@@ -9,6 +9,7 @@ import tyro
 
 from acid.cli.data import Collect, Convert, Import
 from acid.cli.evaluate import Evaluate, Results
+from acid.cli.machine import Completion, Doctor
 from acid.cli.plan import Card, Demo, Diagnose, Plan
 from acid.cli.reproduce import Reproduce
 from acid.cli.train import Train, train_command
@@ -26,6 +27,8 @@ Command = (
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Diagnose, tyro.conf.subcommand("diagnose")]
     | Annotated[Card, tyro.conf.subcommand("card")]
+    | Annotated[Doctor, tyro.conf.subcommand("doctor")]
+    | Annotated[Completion, tyro.conf.subcommand("completion")]
 )
 
 
@@ -33,7 +36,11 @@ def main(arguments: list[str] | None = None) -> None:
     """Run a command; an error that the user can mend is printed without a traceback."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        if given[:1] == ["train"]:  # its options depend on what is trained
+        if given == ["--version"]:
+            from acid.views.health import version
+
+            print(version())
+        elif given[:1] == ["train"]:  # its options depend on what is trained
             train_command(given[1:])
         else:
             tyro.cli(Command, prog="acid", args=given).run()  # type: ignore[call-overload]

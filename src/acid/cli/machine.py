@@ -1,0 +1,41 @@
+"""`acid doctor` and `acid completion`: the installation itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import tyro
+
+from acid.errors import AcidError
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Say what is installed and what is missing, then draw a picture and make a plan to see that both work."""
+
+    def run(self) -> None:
+        from acid.views import health
+
+        print(health.machine(), end="\n\n")
+        print("\n".join(health.extras()), end="\n\n")
+        failed = []
+        for title, check in health.CHECKS.items():
+            passed, line = health.examine(title, check)
+            print(line)
+            failed += [] if passed else [title]
+        if failed:
+            raise AcidError(f"{' and '.join(failed)} failed: see above")
+
+
+@dataclass(frozen=True)
+class Completion:
+    """Print what a shell needs to complete commands and options, to be kept where the shell looks for it."""
+
+    shell: Annotated[Literal["bash", "zsh", "fish"], tyro.conf.Positional]
+    """For bash: acid completion bash > ~/.local/share/bash-completion/completions/acid"""
+
+    def run(self) -> None:
+        from acid.cli import Command
+
+        tyro.cli(Command, prog="acid", args=["--tyro-print-completion", self.shell])  # type: ignore[call-overload]
