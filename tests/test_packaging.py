@@ -22,12 +22,15 @@ PINNED = {canonicalize_name(name): version for name, version in LOCK.items()}
 BLOCKED = """
 import sys
 
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {blocked!r}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+class Without:
+    def __init__(self, finder):
+        self.finder = finder
 
-sys.meta_path.insert(0, Missing())
+    def find_spec(self, name, path=None, target=None):
+        hidden = name.partition(".")[0] in {blocked!r}
+        return None if hidden else self.finder.find_spec(name, path, target)
+
+sys.meta_path[:] = [Without(finder) for finder in sys.meta_path]
 """
 
 
