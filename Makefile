@@ -13,7 +13,7 @@ HAS_GL := $(PYTHON) -c 'import ctypes, os, sys; \
 	"MUJOCO_GL" in os.environ or sys.platform != "linux" or ctypes.CDLL("libEGL.so.1")' 2>/dev/null
 
 .DEFAULT_GOAL := help
-.PHONY: help setup gl demo test test-wheel lint format bench docs dist clean
+.PHONY: help setup gl browser demo test test-wheel lint format bench docs report dist clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,7 +23,7 @@ setup: $(READY) gl  ## Create .venv with everything that the other targets need
 demo: setup  ## Plan the same Reacher problems with and without ACID
 	$(BIN)/acid demo
 
-test: lint gl  ## Lint, type check and run all tests
+test: lint gl browser  ## Lint, type check and run all tests
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(TEST_JOBS) $(PYTEST_ARGS)
 
 test-wheel: dist gl  ## Install the wheel into an empty environment; run the command, the notebook and the build of the docs there
@@ -40,6 +40,9 @@ format: $(READY)  ## Fix what ruff can fix
 
 bench: setup  ## Run every benchmark
 	@set -e; for benchmark in $$(grep -l __main__ benchmarks/*.py); do echo "== $$benchmark"; $(BIN)/python "$$benchmark"; done
+
+report: setup  ## Write docs/report.html from the rows in results/
+	$(BIN)/acid report --out docs/report.html
 
 docs: setup  ## Build the documentation into site/; a warning is an error
 	OMP_NUM_THREADS=1 $(BIN)/sphinx-build --fail-on-warning --keep-going -q -b html -d build/doctrees docs site
@@ -66,3 +69,12 @@ gl:
 	else \
 		echo "Rendering needs libEGL.so.1. On Debian or Ubuntu run: sudo apt-get install $(GL_PACKAGES)" >&2; exit 1; \
 	fi
+
+# The page is tested in a real browser. Where none can be installed, those tests are skipped and say so.
+BROWSERS := chromium chromium-browser google-chrome
+browser:
+	@for name in $(BROWSERS); do command -v $$name >/dev/null && exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && apt-get install -y -qq chromium && exit 0; \
+	fi; \
+	echo "Tests of the page need Chromium. On Debian or Ubuntu run: sudo apt-get install chromium" >&2

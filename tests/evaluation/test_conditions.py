@@ -94,6 +94,17 @@ def test_conditions_of_a_latent_model_plan(latent: Bench, name: str):
     assert (planner.bounds is not None) == ("clipped" in name)
 
 
+VARIANTS = ("constant",)  # of ACID, for studies
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variants_of_acid_search_with_a_consistency_of_their_own(latent: Bench, name: str):
+    assert isinstance(condition(name).build(latent, 0.5), PlanningAgent)
+    goal, term = latent.planner(condition(name), 0.5).cost.active
+    assert term.name.startswith("consistency")
+    assert term.weight == (Constant(0.5) if name == "constant" else Adaptive(0.5))
+
+
 def test_agents_that_do_not_search(latent: Bench):
     kinds = {"noop": NoOpAgent, "random": RandomAgent, "policy": PolicyAgent}
     for name, kind in kinds.items():
@@ -247,6 +258,7 @@ def test_what_navigation_does_not_have_is_refused(paths: Bench, name: str):
 def test_every_condition_is_tried_here():
     tried = {
         *PLANNED,
+        *VARIANTS,
         "noop",
         "random",
         "policy",

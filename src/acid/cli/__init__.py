@@ -11,6 +11,7 @@ from acid.cli.data import Collect, Convert, Import
 from acid.cli.evaluate import Evaluate, Results
 from acid.cli.machine import Completion, Doctor
 from acid.cli.plan import Card, Demo, Diagnose, Plan
+from acid.cli.report import Report
 from acid.cli.reproduce import Reproduce
 from acid.cli.train import Train, train_command
 from acid.errors import AcidError
@@ -25,6 +26,7 @@ Command = (
     | Annotated[Evaluate, tyro.conf.subcommand("eval")]
     | Annotated[Results, tyro.conf.subcommand("results")]
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
+    | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Diagnose, tyro.conf.subcommand("diagnose")]
     | Annotated[Card, tyro.conf.subcommand("card")]
     | Annotated[Doctor, tyro.conf.subcommand("doctor")]

@@ -184,6 +184,11 @@ _ALL = (
         _consistency("told", "untold"),
         refuses=_refuse_parts,
     ),
+    Condition(
+        "constant",  # its λ is the weight itself
+        Look("Constant weight", "#cc6677", "o"),
+        lambda kit, lam: [kit.consistency(Constant(lam))],
+    ),
     Condition("control", Look("‖a‖² control", "#e69f00", "^"), lambda kit, lam: [ActionNorm(Adaptive(lam))]),
     Condition(
         "change",

@@ -6,13 +6,21 @@ from collections.abc import Mapping
 
 from acid.errors import named
 from acid.tables.deformable import DEFORMABLE
+from acid.tables.env import ENV
+from acid.tables.idm import IDM
+from acid.tables.imagination import IMAGINATION
 from acid.tables.navigation import NAVIGATION
 from acid.tables.planning import PLANNING
 from acid.tables.program import choose, reproduce, write
 from acid.tables.proposals import PROPOSALS
+from acid.tables.robustness import ROBUSTNESS
+from acid.tables.spread import SPREAD
 from acid.tables.table import Choice, Claim, Column, Findings, Line, Options, Study, Table
+from acid.tables.verdict import Verdict
+from acid.tables.weighting import WEIGHTING
 
-TABLES: Mapping[str, Table] = named((PLANNING, DEFORMABLE, NAVIGATION, PROPOSALS), "table")
+_ALL = (PLANNING, DEFORMABLE, NAVIGATION, ROBUSTNESS, WEIGHTING, SPREAD, IMAGINATION, ENV, IDM, PROPOSALS)
+TABLES: Mapping[str, Table] = named(_ALL, "table")
 
 __all__ = [
     "TABLES",
@@ -24,6 +32,7 @@ __all__ = [
     "Options",
     "Study",
     "Table",
+    "Verdict",
     "choose",
     "reproduce",
     "write",

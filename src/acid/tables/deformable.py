@@ -13,8 +13,10 @@ import numpy as np
 from acid.evaluation import BASELINE, Row, bootstrap_mean, condition, paired
 from acid.evaluation.table import difference, interval, lam, p_value
 from acid.report import Measured, error_over_steps
+from acid.report.chart import Bar, Chart, Forest, Panel, Point, Series
 from acid.tables.sheets import draw_median_gain
 from acid.tables.table import Choice, Claim, Column, Findings, Line, Study, Table
+from acid.tables.verdict import Verdict, on_gains
 
 TASKS = ("rope", "granular")
 MODEL = "dinowm"
@@ -103,7 +105,7 @@ def _published(line: Line) -> str:
     return "-" if found is None else f"{found:.2f}"
 
 
-def judge_both(findings: Findings) -> str | None:
+def judge_both(findings: Findings) -> Verdict | None:
     """Whether both tasks gain, one push at a time."""
     found = {
         study.task: findings.compare(study, "acid", BASELINE, "chamfer")
@@ -113,9 +115,7 @@ def judge_both(findings: Findings) -> str | None:
     gains = {task: gain for task, gain in found.items() if gain is not None}
     if len(gains) < len(TASKS):
         return None
-    certain = [task for task, gain in gains.items() if gain.high < 0]
-    told = "; ".join(f"{task} {difference(gain)}" for task, gain in gains.items())
-    return f"{'confirmed' if len(certain) == len(TASKS) else 'not confirmed'} at this scale; {told}."
+    return on_gains(gains, lower_is_better=True)
 
 
 def draw(findings: Findings, folder: Path) -> list[Path]:
@@ -129,6 +129,31 @@ def draw(findings: Findings, folder: Path) -> list[Path]:
     error_over_steps(path, panels, error="Chamfer distance (10 cm)", step="pushes")
     return [path, *(draw_median_gain(findings, study, folder, f"deformable-{study.task}") for study in shown
                     if _horizon(study) == 1)]  # fmt: skip
+
+
+def show(findings: Findings) -> list[Chart | Forest]:
+    """The gains, and the error over the pushes."""
+    bars, panels = [], []
+    for study in findings.studies:
+        gain = findings.compare(study, "acid", BASELINE, "chamfer")
+        if gain is not None:
+            paper = PUBLISHED[study.task, "acid"] - PUBLISHED[study.task, "original"] if _horizon(study) == 1 else None
+            bars.append(Bar(_setting(study), gain.difference, gain.low, gain.high, paper, f"{gain.n} problems"))
+            curves = {name: curve(rows) for name in DRAWN if (rows := findings.rows(study, name))}
+            series = [
+                Series(condition(name).look, [Point(k, p.mean, p.low, p.high) for k, p in enumerate(points)])
+                for name, points in curves.items()
+            ]
+            panels.append(Panel(_setting(study), series))
+    if not bars:
+        return []
+    unit = "Chamfer distance (10 cm)"
+    return [
+        Forest("ACID against Original", "Difference of the final Chamfer distance on the same held-out problems, ours "
+               "and the paper's.", bars, unit, better="left"),
+        Chart("Chamfer distance over the pushes", "Mean distance to the goal before the first push and after each, "
+              "with 95 % intervals.", panels, "pushes", unit),
+    ]  # fmt: skip
 
 
 def _more(findings: Findings) -> dict[str, Any]:
@@ -187,4 +212,5 @@ DEFORMABLE = Table(
         "published: the paper's numbers, DINOv2 features, FleX, 10 instances.",
     ),
     draw=draw,
+    show=show,
 )

@@ -10,11 +10,15 @@ from typing import Any
 from acid.evaluation import BASELINE, Bench, Interval, Paired, bootstrap_mean
 from acid.evaluation.jobs import Progress
 from acid.evaluation.table import difference, interval, lam, p_value, percent
+from acid.report.chart import Bar, Chart, Forest, Panel, Point, Series
+from acid.report.style import IMAGINED, TRUE, Look
 from acid.tables import rollouts
 from acid.tables.table import Choice, Claim, Column, Findings, Line, Study, Table
+from acid.tables.verdict import Verdict, on_gains
 
 TASK, MODEL = "navigation", "nwm"
 FAMILIES = ("arc", "line")
+FAMILY_NAMES = {"arc": "arcs", "line": "straight lines"}
 POOLED = ("prior", "chance", "turn", "original", "acid", "acid-path", "best")  # in the order of the table
 CHOICE = Choice({"original": (), **dict.fromkeys(("acid", "acid-path", "turn"), (0.1, 0.3, 1.0, 3.0))}, 100)
 ATE, RPE, FINAL = "ate_waypoints", "rpe_waypoints", "final_error"
@@ -50,8 +54,7 @@ def correlations(findings: Findings) -> dict[str, dict[str, Interval]]:
 
 
 def _bench(findings: Findings) -> Bench:
-    study = findings.studies[0]
-    return Bench(findings.cell(study), study.spec(), study.protocol(findings.episodes))
+    return findings.bench(findings.studies[0])
 
 
 def _measure(findings: Findings, progress: Progress) -> None:
@@ -112,7 +115,7 @@ def _published(line: Line) -> str:
     return "-" if found is None else f"{found[0]:.3f} / {found[1]:.3f}"
 
 
-def judge_gain(findings: Findings) -> str | None:
+def judge_gain(findings: Findings) -> Verdict | None:
     """Whether ACID lowers the ATE with NWM's own candidates and with arcs."""
     found = {
         study.spec().candidates: findings.compare(study, "acid", BASELINE, ATE)
@@ -122,9 +125,33 @@ def judge_gain(findings: Findings) -> str | None:
     gains = {family: gain for family, gain in found.items() if gain is not None}
     if len(gains) < len(FAMILIES):
         return None
-    certain = all(gain.high < 0 for gain in gains.values())
-    told = "; ".join(f"{family} {difference(gain)}" for family, gain in gains.items())
-    return f"{'confirmed' if certain else 'not confirmed for every family of candidates'} at this scale; {told}."
+    return on_gains(gains, lower_is_better=True)
+
+
+def show(findings: Findings) -> list[Chart | Forest]:
+    """The gains, and the residual over the steps under the true actions."""
+    bars = []
+    for study in findings.studies:
+        gain = findings.compare(study, "acid", BASELINE, ATE)
+        if gain is not None:
+            spec = study.spec()
+            paper = PUBLISHED["acid"][0] - PUBLISHED["original"][0] if spec.candidates != "arc" else None
+            label = f"{FAMILY_NAMES[spec.candidates]}, {spec.iterations} iteration{'s'[: spec.iterations - 1]}"
+            bars.append(Bar(label, gain.difference, gain.low, gain.high, paper, f"{gain.n} cases"))
+    found: list[Chart | Forest] = []
+    if bars:
+        text = "Difference of the absolute trajectory error on the same held-out cases, ours and the paper's."
+        found.append(Forest("ACID against Original", text, bars, "ATE in waypoints of 0.25 m", better="left"))
+    kept = _rollouts(findings)
+    if kept is not None:
+        looks = {Look("true frames", TRUE, "s"): kept[0].score_true, Look("imagined frames", IMAGINED): kept[0].score}
+        series = []
+        for look, score in looks.items():
+            means = [bootstrap_mean(column) for column in score.T]
+            series.append(Series(look, [Point(k + 1, m.mean, m.low, m.high) for k, m in enumerate(means)]))
+        text = "Mean residual of each step under the actions that were really taken, between true and imagined frames."
+        found.append(Chart("Consistency over the steps of a rollout", text, [Panel("", series)], "step", "residual"))
+    return found
 
 
 NAVIGATION = Table(
@@ -169,4 +196,5 @@ NAVIGATION = Table(
         "published: the paper's ATE and RPE, models of full size on RECON.",
     ),
     draw=_draw,
+    show=show,
 )

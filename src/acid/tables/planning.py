@@ -8,8 +8,11 @@ from statistics import fmean
 from acid.evaluation.results import Starts
 from acid.evaluation.statistics import Paired, paired
 from acid.evaluation.table import difference, interval, markdown, p_value, percent
+from acid.report.chart import Bar, Forest
 from acid.tables.figures import draw_budgets
+from acid.tables.names import called
 from acid.tables.table import Choice, Claim, Column, Findings, Line, Study, Table
+from acid.tables.verdict import Verdict, on_gains
 
 TASKS = ("cube", "reacher", "pusht")
 MODELS = ("lewm", "pldm")
@@ -79,7 +82,7 @@ def _published(line: Line) -> str:
     return f"{numbers[line.condition]:.1f}%" if line.condition in numbers else "-"
 
 
-def judge_everywhere(findings: Findings) -> str | None:
+def judge_everywhere(findings: Findings) -> Verdict | None:
     """How many cells gain, and in how many the interval lies above zero."""
     found = {
         f"{study.model} {study.task}": findings.compare(study, "acid", "original", "success")
@@ -90,11 +93,22 @@ def judge_everywhere(findings: Findings) -> str | None:
         return None
     better = [name for name, gain in gains.items() if gain.difference > 0]
     certain = [name for name, gain in gains.items() if gain.low > 0]
-    verdict = "confirmed" if len(certain) == len(gains) else "not confirmed"
-    return (
-        f"{verdict} at this scale; {len(better)} of {len(gains)} cells gain, {len(certain)} with an interval above "
-        f"zero ({', '.join(certain) or 'none'})."
-    )
+    reason = f"{len(better)} of {len(gains)} cells gain, {len(certain)} with an interval above zero"
+    return on_gains(gains, reason=f"{reason} ({', '.join(certain) or 'none'}).")
+
+
+def show(findings: Findings) -> list[Forest]:
+    """The gain of every cell beside the published one."""
+    bars = []
+    for study in findings.studies:
+        gain = findings.compare(study, "acid", "original", "success")
+        if gain is not None:
+            before, after = PUBLISHED[study.model, study.task]
+            mean, low, high = (100 * value for value in (gain.difference, gain.low, gain.high))
+            name, told = f"{called(study.task)}, {called(study.model)}", f"{gain.n} episodes"
+            bars.append(Bar(name, mean, low, high, after - before, told))
+    text = "Difference of success on the same held-out episodes, ours and the paper's."
+    return [Forest("ACID against Original", text, bars, "points of success")] if bars else []
 
 
 PLANNING = Table(
@@ -129,4 +143,5 @@ PLANNING = Table(
         "published: the paper's numbers, models of full size, its own data, 50 episodes.",
     ),
     draw=draw_budgets,
+    show=show,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -13,7 +13,7 @@ from acid.evaluation.jobs import Progress
 from acid.evaluation.results import mixed_revisions
 from acid.evaluation.table import markdown, number
 from acid.files import write_text
-from acid.tables.table import Findings, Line
+from acid.tables.table import Findings, Line, Study
 
 
 def choose(findings: Findings, engine: Engine, progress: Progress) -> str:
@@ -68,20 +68,22 @@ def reproduce(
     if findings.table.measure is not None:
         findings.table.measure(findings, progress)
     engine.run(findings.jobs(), progress)
+    if findings.table.record is not None:
+        for told in findings.table.record(findings, progress):
+            say(told)
 
 
 def write(findings: Findings) -> str:
     """The table as Markdown, also written to the results folder, with the numbers behind it as JSON."""
     table, lines = findings.table, list(findings.lines())
-    rows = [[column.cell(line) for column in table.columns] for line in lines]
+    left_out = [f"left out, {reason}: {', '.join(names)}" for reason, names in missing(findings).items()]
     parts = [
         *table.before(findings),
-        markdown([column.heading for column in table.columns], rows, texts=table.texts),
-        "",
+        *([numbers(findings, lines), ""] if table.columns else []),
         *_with_gap(table.after(findings)),
-        *_with_gap(_missing(findings)),
+        *_with_gap(left_out),
         *_with_gap(_verdicts(findings)),
-        *_with_gap(_provenance(findings)),
+        *_with_gap(provenance(findings)),
         *table.legend,
     ]
     text = "\n".join(parts)
@@ -92,21 +94,28 @@ def write(findings: Findings) -> str:
     return text
 
 
+def numbers(findings: Findings, lines: Sequence[Line]) -> str:
+    """The lines of a table as Markdown."""
+    columns = findings.table.columns
+    rows = [[column.cell(line) for column in columns] for line in lines]
+    return markdown([column.heading for column in columns], rows, texts=findings.table.texts)
+
+
 def _with_gap(lines: list[str]) -> list[str]:
     return [*lines, ""] if lines else []
 
 
-def _missing(findings: Findings) -> list[str]:
-    """What was asked for and is not in the table."""
-
-    def told(studies: Iterable[Any]) -> str:
-        return ", ".join(f"{study.model} on {study.task} ({study.spec().name})" for study in studies)
-
-    ran = [line.study for line in findings.lines()]
+def missing(findings: Findings) -> dict[str, list[str]]:
+    """What was asked for and is not in the table, by the reason."""
     absent = [study for study in findings.wanted if study not in findings.studies]
-    idle = [study for study in findings.studies if study not in ran]
+    idle = [study for study in findings.studies if not findings.table.ran(findings, study)]
     reasons = {"because there are no weights": absent, "not evaluated yet": idle}
-    return [f"left out, {reason}: {told(studies)}" for reason, studies in reasons.items() if studies]
+    return {reason: list(dict.fromkeys(map(_name, studies))) for reason, studies in reasons.items() if studies}
+
+
+def _name(study: Study) -> str:
+    own = "" if study.lam is None else f", λ {study.lam:g}"
+    return f"{study.model} on {study.task} ({study.spec().name}{own})"
 
 
 def _verdicts(findings: Findings) -> list[str]:
@@ -114,7 +123,7 @@ def _verdicts(findings: Findings) -> list[str]:
     return [f"Claim: {sentence} Here: {verdict}" for sentence, verdict in judged if verdict is not None]
 
 
-def _provenance(findings: Findings) -> list[str]:
+def provenance(findings: Findings) -> list[str]:
     rows = [row for line in findings.lines() for row in line.rows]
     found = mixed_revisions(rows)
     return ["Rows of several revisions or of uncommitted code:", *(f"- {line}" for line in found)] if found else []

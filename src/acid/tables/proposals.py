@@ -5,6 +5,7 @@ from __future__ import annotations
 from acid.evaluation.table import difference, interval, lam, p_value
 from acid.tables.planning import MODELS, TASKS
 from acid.tables.table import Claim, Column, Findings, Study, Table
+from acid.tables.verdict import Verdict, on_gains
 
 SIZES = {"samples": 30, "iterations": 5, "elites": 5}
 STD = {"std_init": 0.3}  # how far the search may leave the proposal at first
@@ -19,7 +20,7 @@ def _studies() -> tuple[Study, ...]:
     return tuple(found)
 
 
-def judge_all(findings: Findings) -> str | None:
+def judge_all(findings: Findings) -> Verdict | None:
     """In how many cells proposals with ACID beat Original with sixty times the candidates."""
     gains = {
         f"{line.study.model} {line.study.task}": found
@@ -29,7 +30,8 @@ def judge_all(findings: Findings) -> str | None:
     if len(gains) < len(MODELS) * len(TASKS):
         return None
     certain = [name for name, found in gains.items() if found.low > 0]
-    return f"{len(certain)} of {len(gains)} cells, with an interval above zero ({', '.join(certain) or 'none'})."
+    told = f"{len(certain)} of {len(gains)} cells, with an interval above zero ({', '.join(certain) or 'none'})."
+    return on_gains(gains, reason=told)
 
 
 PROPOSALS = Table(
@@ -50,7 +52,7 @@ PROPOSALS = Table(
     ),
     texts=3,
     metrics=("success", "final_error"),
-    claims=(Claim("Proposals with ACID beat Original at 1/60 of its candidates.", judge_all),),
+    claims=(Claim("Proposals with ACID beat Original at 1/60 of its candidates.", judge_all, published=False),),
     legend=(
         "candidates: of one plan. Original and ACID: CEM, N 300, J 30, K 30.",
         "proposal: the cell's goal-conditioned policy rolled out in imagination, then refined by CEM, N 30, J 5, K 5,",

@@ -320,7 +320,7 @@ def _rollout_rows(name: str, kit: NavigationKit, shown: Imagined, rollouts: Roll
     missed = [int(t) + 1 for t in np.flatnonzero(score > rollouts.threshold)]
     return [
         SheetRow(name, "recorded", shown.true.numpy(), _noted(true)),
-        SheetRow(name, "imagined", _pixels(kit.model.decode(shown.latents)), _noted(score), marked=missed),
+        SheetRow(name, "imagined", pixels(kit.model.decode(shown.latents)), _noted(score), marked=missed),
     ]
 
 
@@ -332,11 +332,11 @@ def _noted(residuals: np.ndarray) -> list[str]:
 def _draw_tokenizer(path: Path, kit: NavigationKit, frames: Tensor) -> None:
     drawn = kit.model.decode(kit.model.encode(frames))
     ratios = [f"{float(v):.1f} dB" for v in psnr(drawn, frames.float() / 255)]
-    rows = [SheetRow("frames", "recorded", frames.numpy()), SheetRow("frames", "16 tokens", _pixels(drawn), ratios)]
+    rows = [SheetRow("frames", "recorded", frames.numpy()), SheetRow("frames", "16 tokens", pixels(drawn), ratios)]
     sheet(path, rows, heading="Held-out frames and what the tokenizer keeps of them")
 
 
-def _pixels(images: Tensor) -> np.ndarray:
+def pixels(images: Tensor) -> np.ndarray:
     return (images * 255).round().to(torch.uint8).numpy()
 
 

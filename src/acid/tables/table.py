@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from acid.errors import AcidError, look_up
-from acid.evaluation import BASELINE, Cell, CellContender, Job, Protocol, Row, SearchSpec, condition, shipped
+from acid.evaluation import BASELINE, Bench, Cell, CellContender, Job, Protocol, Row, SearchSpec, condition, shipped
 from acid.evaluation.evaluate import share_work
 from acid.evaluation.kits import kit_of
 from acid.evaluation.protocol import Split
 from acid.evaluation.results import Starts, counted, values_of
 from acid.evaluation.rows import read_rows
 from acid.evaluation.statistics import Interval, Paired, paired, share_or_mean
+from acid.report.page import Shown
+from acid.tables.verdict import Verdict
 from acid.tasks import Setup, task_class
 
 
@@ -42,6 +44,8 @@ class Study:
     choice: Choice | None = None
     every_lambda: bool = False  # also run those that were not chosen
     options: Mapping[str, float] = field(default_factory=dict)  # of the search, e.g. std_init
+    lam: float | None = None  # of its conditions; default: the one that was chosen
+    baseline: str = BASELINE  # the condition that the others are compared with
     against: Study | None = None  # whose baseline the conditions are compared with; default: this study's own
 
     @property
@@ -110,7 +114,8 @@ class Claim:
     """A sentence of the paper, and what our rows say about it: None while they are missing."""
 
     sentence: str
-    judge: Callable[[Findings], str | None]
+    judge: Callable[[Findings], Verdict | None]
+    published: bool = True  # False: our own, beyond the paper
 
 
 @dataclass(frozen=True)
@@ -119,18 +124,23 @@ class Table:
 
     name: str
     title: str
-    studies: tuple[Study, ...]
+    studies: tuple[Study, ...]  # without conditions: a cell that something else is measured of
     episodes: int
-    columns: tuple[Column, ...]
-    texts: int  # how many of the columns are texts
     legend: tuple[str, ...]
-    metrics: tuple[str, ...]  # whose means and differences are kept as JSON
+    columns: tuple[Column, ...] = ()
+    texts: int = 0  # how many of the columns are texts
+    metrics: tuple[str, ...] = ()  # whose means and differences are kept as JSON
     claims: tuple[Claim, ...] = ()
     before: Callable[[Findings], list[str]] = lambda findings: []  # text above the lines
     after: Callable[[Findings], list[str]] = lambda findings: []  # text below them
     extra: Callable[[Findings], Mapping[str, Any]] = lambda findings: {}  # more for the JSON
     measure: Callable[[Findings, Any], None] | None = None  # what else has to be run
+    ran: Callable[[Findings, Study], bool] = lambda findings, study: any(
+        findings.rows(study, name) for name in study.conditions
+    )
     draw: Callable[[Findings, Path], list[Path]] = lambda findings, folder: []
+    record: Callable[[Findings, Any], list[str]] | None = None  # films of the runs, once they are there; what to tell
+    show: Callable[[Findings], Sequence[Shown]] = lambda findings: []  # on the page
 
 
 class Findings:
@@ -168,13 +178,27 @@ class Findings:
             and (not options.models or study.model in options.models)
         ]
 
+    def size(self, study: Study) -> int:
+        """On how many episodes the most frequent of its conditions is run."""
+        return max((self._size(study, name) for name in study.conditions), default=self.episodes)
+
+    def _size(self, study: Study, name: str) -> int:
+        return min(study.episodes.get(name, self.episodes), self.episodes)
+
     def cell(self, study: Study) -> Cell:
         return Cell(study.task, study.model, self._folder(study), self.options.results)
 
+    def bench(self, study: Study) -> Bench:
+        """The study's cell at work."""
+        options, protocol = self.options, study.protocol(self.size(study))
+        return Bench(self.cell(study), study.spec(), protocol, device=options.device, precision=options.precision)
+
     def lam(self, study: Study, name: str) -> float | None:
-        """The chosen λ; None for a condition without one, or if it was not chosen yet."""
+        """The study's own λ or the chosen one; None for a condition without one, or if it was not chosen yet."""
         chosen = condition(name)
-        return self.cell(study).lambdas.get(chosen.chosen_as) if chosen.weighted else None
+        if not chosen.weighted:
+            return None
+        return self.cell(study).lambdas.get(chosen.chosen_as) if study.lam is None else study.lam
 
     def missing_lambdas(self) -> list[str]:
         """Conditions whose λ has to be chosen first."""
@@ -189,9 +213,13 @@ class Findings:
         """Of a condition at the chosen λ; none if it was not run."""
         if condition(name).weighted and self.lam(study, name) is None:
             return []
+        path = self._file(study, name)
+        return counted(self._read(path), starts) if path.exists() else []
+
+    def _file(self, study: Study, name: str) -> Path:
         contender = CellContender(self.cell(study), name, self.lam(study, name), study.spec())
         (path,) = Job(study.task, (contender,), (), study.protocol(1), self.options.results).files
-        return counted(self._read(path), starts) if path.exists() else []
+        return path
 
     def _read(self, path: Path) -> list[Row]:
         """Once, until the file changes."""
@@ -201,12 +229,16 @@ class Findings:
         return self._kept[version]
 
     def lines(self) -> Iterator[Line]:
-        """What was run, in the order of the table."""
+        """What was run, in the order of the table; a run that serves two studies is shown once."""
+        shown: set[Path] = set()
         for study in self.studies:
-            baseline = self.rows(study.against or study, BASELINE)
+            reference = study.against or study
+            baseline = self.rows(reference, reference.baseline)
             for name in study.conditions:
-                if rows := self.rows(study, name):
-                    against = [] if name == BASELINE else baseline
+                rows = self.rows(study, name)
+                if rows and (path := self._file(study, name)) not in shown:
+                    shown.add(path)
+                    against = [] if name == reference.baseline else baseline
                     every_start = self.rows(study, name, starts="paper")
                     yield Line(study, name, self.lam(study, name), rows, against, every_start)
 
@@ -216,8 +248,13 @@ class Findings:
         return paired(values_of(mine, metric), values_of(theirs, metric)) if mine and theirs else None
 
     def jobs(self) -> list[Job]:
-        """Everything that is reported."""
-        return [job for study in self.studies for job in self._jobs(study)]
+        """Everything that is reported; a run that serves two studies is done once, for the one with more episodes."""
+        wanted: dict[tuple[Path, ...], Job] = {}
+        for job in (job for study in self.studies for job in self._jobs(study)):
+            files = tuple(job.files)
+            if files not in wanted or wanted[files].size < job.size:
+                wanted[files] = job
+        return list(wanted.values())
 
     def choosing_jobs(self) -> list[Job]:
         """What λ is chosen from."""
@@ -232,8 +269,7 @@ class Findings:
     def _jobs(self, study: Study) -> Iterator[Job]:
         by_size: dict[int, list[tuple[str, float | None]]] = {}
         for name in study.conditions:
-            size = min(study.episodes.get(name, self.episodes), self.episodes)
-            by_size.setdefault(size, []).extend((name, lam) for lam in self._lambdas(study, name))
+            by_size.setdefault(self._size(study, name), []).extend((name, lam) for lam in self._lambdas(study, name))
         for size, pairs in by_size.items():
             yield from self._group(study, pairs, study.spec(), study.protocol(size))
 

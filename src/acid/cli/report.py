@@ -1,0 +1,26 @@
+"""`acid report`: everything on one page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Report:
+    """Write one HTML file with every claim, table, figure and film that the results hold; it needs no network."""
+
+    results: Path = Path("results")
+    out: Path = Path("out/report.html")
+    folder: Path | None = None
+    """Checkpoints of your own that the results are of; default: the shipped ones."""
+
+    def run(self) -> None:
+        from acid.report.page import render
+        from acid.tables import TABLES, Options
+        from acid.tables.page import page_of
+
+        text = render(page_of(TABLES.values(), Options(self.results, self.folder)))
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        self.out.write_text(text, encoding="utf-8")
+        print(f"wrote {self.out} ({len(text.encode()) / 1e6:.1f} MB)")

@@ -1,0 +1,14 @@
+"""What people call tasks and world models."""
+
+from __future__ import annotations
+
+_NAMES = {
+    **{"lewm": "Le-WM", "pldm": "PLDM", "dinowm": "DINO-WM", "nwm": "NWM"},
+    **{"cube": "Cube", "reacher": "Reacher", "pusht": "Push-T", "rope": "Rope", "granular": "Granular"},
+    "navigation": "Navigation",
+}
+
+
+def called(name: str) -> str:
+    """A task or model by the name that people know; others as they are."""
+    return _NAMES.get(name, name)
