@@ -100,7 +100,7 @@ VARIANTS = ("constant",)  # of ACID, for studies
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variants_of_acid_search_with_a_consistency_of_their_own(latent: Bench, name: str):
     assert isinstance(condition(name).build(latent, 0.5), PlanningAgent)
-    goal, term = latent.planner(condition(name), 0.5).cost.active
+    _, term = latent.planner(condition(name), 0.5).cost.active
     assert term.name.startswith("consistency")
     assert term.weight == (Constant(0.5) if name == "constant" else Adaptive(0.5))
 

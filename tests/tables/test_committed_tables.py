@@ -18,7 +18,7 @@ RESULTS = Path(__file__).resolve().parents[2] / "results"
 SLOW = pytest.param("navigation", marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("name", ["planning", "deformable", "proposals", SLOW])
+@pytest.mark.parametrize("name", ["planning", "deformable", "proposals", "robustness", "weighting", SLOW])
 def test_a_committed_table_is_written_again_from_its_rows(name: str, tmp_path: Path):
     table = TABLES[name]
     for task in {study.task for study in table.studies}:

@@ -111,8 +111,7 @@ def test_the_claim_is_about_both_tasks(tmp_path: Path):
         assert judge_both(both) is None
         add(both, "original", [2.0, 1.9], study)
         add(both, "acid", [2.0, 1.2], study)
-    told = judge_both(both)
-    assert told is not None
+    told = str(judge_both(both))
     assert told.startswith("confirmed at this scale; rope -0.700 [-0.700, -0.700]; granular -0.700")
     add(both, "acid", [2.0, 1.9], granular)
     assert str(judge_both(both)).startswith("not confirmed")
