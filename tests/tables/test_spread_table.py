@@ -101,5 +101,5 @@ def test_it_searches_once_resumes_and_notices_other_weights(tmp_path: Path):
     file_of(one, study).write_text(json.dumps({**content, "checkpoints": {"model": "another"}}))
     assert load(one, study) is None
     file_of(one, study).write_text("{")
-    with pytest.raises(DataError, match=r"spreads.json is damaged .* run `acid reproduce spread` again"):
+    with pytest.raises(DataError, match=r"spreads.json .* run `acid reproduce spread` again"):
         load(one, study)

@@ -16,11 +16,11 @@ class Report:
     """Checkpoints of your own that the results are of; default: the shipped ones."""
 
     def run(self) -> None:
+        from acid.files import write_text
         from acid.report.page import render
         from acid.tables import TABLES, Options
         from acid.tables.page import page_of
 
         text = render(page_of(TABLES.values(), Options(self.results, self.folder)))
-        self.out.parent.mkdir(parents=True, exist_ok=True)
-        self.out.write_text(text, encoding="utf-8")
+        write_text(self.out, text)
         print(f"wrote {self.out} ({len(text.encode()) / 1e6:.1f} MB)")

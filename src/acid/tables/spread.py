@@ -19,6 +19,7 @@ from acid.evaluation.kits import kit_of
 from acid.evaluation.play import play
 from acid.evaluation.statistics import CONFIDENCE, Interval
 from acid.evaluation.table import markdown
+from acid.files import read_json_object, write_text
 from acid.report.chart import Chart, Level, Panel, Point, Series
 from acid.report.style import Look
 from acid.tables import deformable, planning
@@ -103,13 +104,14 @@ def _read(findings: Findings, study: Study) -> dict[str, Any]:
     path, wanted = file_of(findings, study), _recorded(findings, study)
     if not path.is_file():
         return {**wanted, "pools": []}
+    remedy = "delete it and run `acid reproduce spread` again"
+    content = read_json_object(path, remedy=remedy)
     try:
-        content = json.loads(path.read_text())
         same = all(content[name] == value for name, value in wanted.items())
         if not all({"instance", "plan", "goal", "consistency"} <= pool.keys() for pool in content["pools"]):
             raise ValueError("a pool lacks an entry")
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise DataError(f"{path} is damaged ({error}): delete it and run `acid reproduce spread` again") from error
+        raise DataError(f"{path} is damaged ({error}); {remedy}") from error
     return content if same else {**wanted, "pools": []}
 
 
@@ -129,17 +131,10 @@ def measure(findings: Findings, progress: Progress) -> None:
             with closing(tasks.make(study.task, size=bench.model.observation_size)) as task:
                 for batch in (todo[first : first + size] for first in range(0, len(todo), size)):
                     play(task, tap, batch, protocol=bench.protocol)
-                    _write(file_of(findings, study), {**kept, "pools": [*kept["pools"], *tap.pools]})
+                    content = {**kept, "pools": [*kept["pools"], *tap.pools]}
+                    write_text(file_of(findings, study), json.dumps(content) + "\n")
                     done += len(batch)
                     progress(done, total)
-
-
-def _write(path: Path, content: dict[str, Any]) -> None:
-    """All of it or nothing: a killed run leaves the last whole state."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(content) + "\n")
-    partial.replace(path)
 
 
 def _found(findings: Findings) -> list[tuple[Study, Spreads]]:
