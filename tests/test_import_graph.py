@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "evaluation": FOUNDATION | {"planning", "tasks", "data", "checkpoint", "models", "verifier", "nn", "report"},
     "report": {"errors", "files"},
     "views": FOUNDATION | UPPER | {"models", "verifier", "training", "checkpoint"},
-    "tables": FOUNDATION | UPPER | {"views", "data", "nn"},
+    "tables": FOUNDATION | UPPER | {"views", "data", "nn", "verifier"},
     "integrations": LIBRARY,
     "cli": LIBRARY | {"tables", "views", "integrations"},
 }
