@@ -44,6 +44,19 @@ def test_an_episode_is_a_function_of_seed_and_index():
     task.close()
 
 
+def test_parts_may_come_from_elsewhere(tmp_path):
+    class Backwards:
+        def map(self, function, items):
+            for number in reversed(range(len(items))):
+                yield number, function(*items[number])
+
+    told = []
+    here = columns(collect(SMALL, tmp_path / "here.h5", processes=1))
+    sent = columns(collect(SMALL, tmp_path / "sent.h5", cluster=Backwards(), progress=lambda *p: told.append(p)))
+    assert told == [(0, 5), (1, 5), (3, 5), (5, 5)]
+    assert all((here[name] == sent[name]).all() for name in here)
+
+
 @pytest.mark.slow
 def test_number_of_processes_and_interruptions_do_not_change_the_data(tmp_path):
     told = []

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from acid.cli.options import By, Workers
 from acid.cli.progress import bar
 
 
@@ -22,7 +23,7 @@ class Collect:
     size: int = 64
     """Pixels along each side of an image."""
     seed: int = 0
-    processes: int = 2
+    workers: By = field(default_factory=Workers)
 
     def run(self) -> None:
         from acid.tasks import task_class
@@ -31,7 +32,7 @@ class Collect:
         out = self.out or Path("data") / f"{task_class(self.task).name}.h5"
         with bar(f"collect {self.task}", "episode") as progress:
             wanted = Collection(self.task, self.episodes, self.size, self.seed)
-            collect(wanted, out, processes=self.processes, progress=progress)
+            collect(wanted, out, processes=self.workers.processes, cluster=self.workers.cluster(), progress=progress)
         print(f"wrote {out}")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
-from acid.cli.options import Cells, Compute, On, Search, SearchOptions, Where
+from acid.cli.options import By, Cells, Compute, On, Search, SearchOptions, Where, Workers
 from acid.cli.progress import bar
 from acid.errors import AcidError
 
@@ -35,15 +35,15 @@ class Evaluate:
     seed: int = 0
     data: Path | None = None
     """Draw the instances from this dataset instead of using the shipped ones."""
-    processes: int = 2
     batch: int | None = None
     """Episodes planned for at once; default: what suits the world model."""
     fresh: bool = False
     """Replace earlier results of these conditions."""
+    workers: By = field(default_factory=Workers)
     compute: On = field(default_factory=Compute)
 
     def run(self) -> None:
-        from acid.evaluation import Local, Protocol, evaluate
+        from acid.evaluation import Protocol, evaluate
         from acid.evaluation.kits import kit_of
         from acid.tables.program import remember_lambdas
 
@@ -61,7 +61,7 @@ class Evaluate:
                 split=self.split,
                 seed=self.seed,
                 results=self.where.results,
-                engine=Local(self.processes),
+                engine=self.workers.make(),
                 batch=kit_of(cell.model).batch if self.batch is None else self.batch,
                 fresh=self.fresh,
                 progress=progress,

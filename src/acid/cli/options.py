@@ -11,7 +11,8 @@ import tyro
 from acid.errors import AcidError, did_you_mean
 
 if TYPE_CHECKING:
-    from acid.evaluation import Cell, SearchSpec
+    from acid.evaluation import Cell, Engine, SearchSpec
+    from acid.evaluation.clusters import Cluster
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,45 @@ class SearchOptions:
         )
 
 
+@dataclass(frozen=True)
+class Workers:
+    """Who does the work."""
+
+    processes: int = 2
+    """At once: of this machine, or jobs in Slurm's queue. A Ray cluster with an address uses all its processors."""
+    engine: Literal["local", "ray", "slurm"] = "local"
+    """Processes of this machine, a Ray cluster, or Slurm (whose nodes must see this folder)."""
+    address: str | None = None
+    """Of a Ray cluster: auto, HOST:PORT or ray://HOST:PORT. Default: one is started here."""
+    slurm: tuple[str, ...] = ()
+    """Settings of submitit, NAME=VALUE, e.g. slurm_partition=cpu timeout_min=120."""
+
+    def cluster(self) -> Cluster | None:
+        """The one that was chosen; None: this machine."""
+        from acid.evaluation.clusters import Ray, Slurm
+
+        if self.address is not None and self.engine != "ray":
+            raise AcidError(f"--address is of a Ray cluster: add --engine ray, or leave out {self.address!r}")
+        if self.slurm and self.engine != "slurm":
+            raise AcidError(f"--slurm needs --engine slurm, or leave out {self.slurm[0]!r}")
+        if self.processes < 1:
+            raise AcidError(f"processes must be at least 1, got {self.processes}")
+        made = {"ray": Ray(self.address, self.processes), "slurm": Slurm(self.processes, settings=self._settings())}
+        return made.get(self.engine)
+
+    def make(self) -> Engine:
+        from acid.evaluation import Local
+
+        return self.cluster() or Local(self.processes)
+
+    def _settings(self) -> dict[str, str | int]:
+        pairs = [setting.partition("=") for setting in self.slurm]
+        if wrong := [name for name, equals, _ in pairs if not equals]:
+            raise AcidError(f"a setting of Slurm is NAME=VALUE, got {wrong[0]!r}")
+        return {name: int(value) if value.isdigit() else value for name, _, value in pairs}
+
+
 Cells = tyro.conf.OmitArgPrefixes[Where]
 Search = tyro.conf.OmitArgPrefixes[SearchOptions]
 On = tyro.conf.OmitArgPrefixes[Compute]
+By = tyro.conf.OmitArgPrefixes[Workers]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Union
 
 import tyro
 
-from acid.cli.options import Compute, On
+from acid.cli.options import By, Compute, On, Workers
 from acid.cli.progress import bar
 from acid.tables import TABLES, Findings, Options, Table, choose, reproduce, write
 
@@ -25,18 +25,16 @@ class _Reproduce:
     episodes: int | None = None
     """Default: as many as the table has."""
     results: Path = Path("results")
-    processes: int = 2
     choose: bool = False
     """Choose λ again, on episodes that are not reported, instead of planning with the one that was chosen."""
     evaluate: bool = True
     """Run what is missing; otherwise the table is made of the rows that are there."""
     figures: Path | None = None
     """Also draw the figures of the table into this folder."""
+    workers: By = field(default_factory=Workers)
     compute: On = field(default_factory=Compute)
 
     def run(self) -> None:
-        from acid.evaluation import Local
-
         options = Options(
             results=self.results,
             folder=self.folder,
@@ -46,7 +44,7 @@ class _Reproduce:
             device=self.compute.resolved,
             precision=self.compute.planning_precision,
         )
-        findings, engine = Findings(self.table, options), Local(self.processes)
+        findings, engine = Findings(self.table, options), self.workers.make()
         if self.choose:
             with bar("choose λ", "episode") as progress:
                 print(choose(findings, engine, progress))

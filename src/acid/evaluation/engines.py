@@ -1,4 +1,4 @@
-"""Where jobs run. Today: processes of this machine."""
+"""Where jobs run: processes of this machine. `clusters` has the engines beyond it."""
 
 from __future__ import annotations
 

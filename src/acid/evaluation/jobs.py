@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from typing import Protocol as Interface
@@ -126,24 +126,23 @@ class Job:
     def task_class(self) -> type[Task] | Task:
         return tasks.task_class(self.task) if isinstance(self.task, str) else self.task
 
-    def run(self, progress: Progress | None = None) -> None:
-        """Play what is not in the files yet."""
+    @property
+    def batches(self) -> list[Sequence[Instance]]:
+        """What is planned for at once."""
+        return [self.instances[first : first + self.batch] for first in range(0, len(self.instances), self.batch)]
+
+    def run(self, progress: Progress | None = None, benches: dict[Any, Bench] | None = None) -> None:
+        """Play what is not in the files yet. What `benches` holds is not loaded again; it must be of this job."""
         report = progress or (lambda done, total: None)
-        benches: dict[Any, Bench] = {}
-        opened = [contender.open(self.protocol, self.contenders, benches) for contender in self.contenders]
+        opened = self._open({} if benches is None else benches)
         with contextlib.ExitStack() as stack:
-            files = [
-                stack.enter_context(RowFile(path, self._same(provenance), fresh=self.fresh))
-                for path, (_, provenance, _) in zip(self.files, opened, strict=True)
-            ]
-            pairs = list(zip(self.contenders, files, strict=True))
-            done = sum(self._key(contender, i) in file for contender, file in pairs for i in self.instances)
+            files = self._open_files(stack, opened)
+            done = self.size - len(self._missing(files, self.instances))
             report(done, self.size)
             if done == self.size:
                 return
             task = stack.enter_context(self._open_task([one.observation_size for one in opened]))
-            for first in range(0, len(self.instances), self.batch):
-                batch = self.instances[first : first + self.batch]
+            for batch in self.batches:
                 for contender, (agent, provenance, _), file in zip(self.contenders, opened, files, strict=True):
                     todo = [instance for instance in batch if self._key(contender, instance) not in file]
                     if not todo:
@@ -155,6 +154,26 @@ class Job:
                             episode.film.save(self.films / contender.condition / f"{episode.instance.id}.npz")
                     done += len(todo)
                     report(done, self.size)
+
+    @contextlib.contextmanager
+    def ledger(self) -> Iterator[Ledger]:
+        """The files of this job, locked, for rows that are played elsewhere."""
+        with contextlib.ExitStack() as stack:
+            yield Ledger(self, self._open_files(stack, self._open({})))
+
+    def _open(self, benches: dict[Any, Bench]) -> list[Opened]:
+        return [contender.open(self.protocol, self.contenders, benches) for contender in self.contenders]
+
+    def _open_files(self, stack: contextlib.ExitStack, opened: Sequence[Opened]) -> list[RowFile]:
+        return [
+            stack.enter_context(RowFile(path, self._same(one.provenance), fresh=self.fresh))
+            for path, one in zip(self.files, opened, strict=True)
+        ]
+
+    def _missing(self, files: Sequence[RowFile], instances: Sequence[Instance]) -> list[Key]:
+        pairs = list(zip(self.contenders, files, strict=True))
+        keys = ((self._key(contender, instance), file) for contender, file in pairs for instance in instances)
+        return [key for key, file in keys if key not in file]
 
     @contextlib.contextmanager
     def _open_task(self, sizes: Sequence[int | None]) -> Any:
@@ -178,9 +197,12 @@ class Job:
             parts.append(f"lambda{contender.lam:g}")
         return self.results / task.name / contender.model / self.protocol.split / f"{'_'.join(parts)}.jsonl"
 
-    def _key(self, contender: Contender, instance: Instance) -> Key:
+    def _group(self, contender: Contender) -> Key:
         return (self.task_class.name, contender.model, contender.condition, contender.search, contender.lam,
-                self.protocol.split, self.protocol.seed, instance.id)  # fmt: skip
+                self.protocol.split)  # fmt: skip
+
+    def _key(self, contender: Contender, instance: Instance) -> Key:
+        return (*self._group(contender), self.protocol.seed, instance.id)
 
     def _same(self, provenance: Provenance) -> Mapping[str, Any]:
         return {
@@ -229,3 +251,29 @@ class Job:
             versions=dict(provenance.versions),
             **self._same(provenance),
         )
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What of a job is done, while its batches are played elsewhere."""
+
+    job: Job
+    files: Sequence[RowFile]
+
+    @property
+    def done(self) -> int:
+        return self.job.size - len(self.job._missing(self.files, self.job.instances))
+
+    def pieces(self) -> list[Job]:
+        """A job for every batch that is not complete."""
+        return [
+            replace(self.job, instances=batch, fresh=False)
+            for batch in self.job.batches
+            if self.job._missing(self.files, batch)
+        ]
+
+    def keep(self, rows: Sequence[Row]) -> None:
+        """Write the rows of a piece, each to its contender's file, but for those that are there."""
+        for contender, file in zip(self.job.contenders, self.files, strict=True):
+            own = [row for row in rows if row.group == self.job._group(contender)]
+            file.append([row for row in own if row.key not in file])

@@ -11,11 +11,13 @@ import json
 import multiprocessing
 import os
 import shutil
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -46,8 +48,24 @@ class Collection:
         return json.dumps(asdict(self), sort_keys=True)
 
 
-def collect(collection: Collection, out: Path, *, processes: int = 2, progress: Progress | None = None) -> Path:
-    """Write the dataset to `out`; continues an interrupted run of the same collection."""
+class Cluster(Protocol):
+    """Where functions run beyond this machine, e.g. `acid.evaluation.clusters.Ray`."""
+
+    def map(self, function: Callable[..., Any], items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]: ...
+
+
+def collect(
+    collection: Collection,
+    out: Path,
+    *,
+    processes: int = 2,
+    cluster: Cluster | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """Write the dataset to `out`; continues an interrupted run of the same collection.
+
+    cluster: where parts are made instead of by processes of this machine.
+    """
     out = Path(out)
     if processes < 1:
         raise DataError(f"processes must be at least 1, got {processes}")
@@ -64,17 +82,41 @@ def collect(collection: Collection, out: Path, *, processes: int = 2, progress: 
     done = collection.episodes - sum(map(len, missing.values()))
     report = progress or (lambda done, total: None)
     report(done, collection.episodes)
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_end_with_parent) as pool:
-        jobs = {pool.submit(_collect_part, collection, indices, part): indices for part, indices in missing.items()}
-        for job in as_completed(jobs):
-            job.result()
-            done += len(jobs[job])
-            report(done, collection.episodes)
+    for part in (
+        _collect_here(collection, missing, processes) if cluster is None else _sent(collection, missing, cluster)
+    ):
+        done += len(missing[part])
+        report(done, collection.episodes)
     concatenate(list(parts), out, attributes={"collection": collection.description()})
     shutil.rmtree(folder)
     lock.close()
     return out
+
+
+def _collect_here(collection: Collection, parts: Mapping[Path, range], processes: int) -> Iterator[Path]:
+    """Parts as they are written by processes of this machine."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_end_with_parent) as pool:
+        jobs = {pool.submit(_collect_part, collection, indices, part): part for part, indices in parts.items()}
+        for job in as_completed(jobs):
+            job.result()
+            yield jobs[job]
+
+
+def _sent(collection: Collection, parts: Mapping[Path, range], cluster: Cluster) -> Iterator[Path]:
+    """Parts as they come from a cluster, whose machines need not see this folder."""
+    paths = list(parts)
+    for number, content in cluster.map(_part_as_bytes, [(collection, parts[path]) for path in paths]):
+        partial = paths[number].with_suffix(".sent")
+        partial.write_bytes(content)
+        os.replace(partial, paths[number])
+        yield paths[number]
+
+
+def _part_as_bytes(collection: Collection, indices: range) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        _collect_part(collection, indices, Path(folder) / "part.h5")
+        return (Path(folder) / "part.h5").read_bytes()
 
 
 def _end_with_parent() -> None:
