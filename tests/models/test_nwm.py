@@ -20,7 +20,7 @@ from acid.models.compact import (
     PixelDecoderConfig,
     QFormerConfig,
 )
-from acid.models.nwm import CDiTConfig, NWMConfig, NWMLoss, NWMLossConfig
+from acid.models.nwm import CDiTConfig, Memory, NWMConfig, NWMLoss, NWMLossConfig
 from acid.nn.unmasking import Unmasking, unmask
 from acid.planning import (
     CEM,
@@ -313,6 +313,18 @@ def test_nwms_planning_with_pictures_as_the_goal_and_a_verifier_of_pictures() ->
     assert torch.equal(again.actions, plan.actions)
     pool = draw_pool(planner, Problem(model.encode(frames(2, 3)), model.encode(frames(2))), seed=5)
     assert torch.equal(pool.choose(pool.evaluate(planner.cost).total, 2), plan.actions)
+
+
+def test_a_context_of_shared_and_own_frames_is_that_of_repeated_ones() -> None:
+    dynamics, (problems, candidates) = make().dynamics, (2, 3)
+    block, width = dynamics.blocks[0].cross, dynamics.config.predictor.width
+    shared, own = torch.randn(2, problems, 1, TOKENS, width), torch.randn(2, problems, candidates, TOKENS, width)
+    frames = [Memory(*shared), Memory(*own), Memory(*(2 * own))]
+    joined = [
+        torch.stack([one.expand_as(own[0]) for one in parts], 2).flatten(0, 1) for parts in zip(*frames, strict=True)
+    ]
+    with torch.no_grad():
+        assert all(map(torch.equal, block.aged_frames(frames, candidates), block.aged(Memory(*joined))))
 
 
 def test_unmasking_with_the_network_reveals_all() -> None:

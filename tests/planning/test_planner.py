@@ -66,11 +66,20 @@ def test_the_models_own_scaler_is_the_default():
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 64, 10_000])
-def test_chunks_bound_the_rollout_without_changing_the_plan(chunk):
-    whole, model = planner(SEARCH).solve(problem()), Integrator()
-    chunked = planner(SEARCH, model=model, chunk=chunk).solve(problem())
+def test_chunks_bound_what_model_and_verifier_see_without_changing_the_plan(chunk):
+    class Watched(Verifier):
+        widest = 0
+
+        def infer(self, latent, next_latent):
+            self.widest = max(self.widest, latent.shape[0] * latent.shape[1])
+            return super().infer(latent, next_latent)
+
+    whole, model, verifier = planner(SEARCH, cost=acid_cost(Verifier())).solve(problem()), Integrator(), Watched()
+    chunked = planner(SEARCH, model=model, cost=acid_cost(verifier), chunk=chunk).solve(problem())
     torch.testing.assert_close(chunked.actions, whole.actions)
+    torch.testing.assert_close(chunked.trace.spreads, whole.trace.spreads)  # over all candidates, not over a chunk
     assert model.widest <= max(chunk, 3)  # at least one candidate of each of the 3 problems
+    assert verifier.widest <= max(chunk, 3)
 
 
 def test_context_frames_reach_the_model_and_the_last_is_now():

@@ -120,6 +120,22 @@ class CrossAttention(nn.Module):
         keys, values = ((part + age).flatten(1, 2) for part, age in zip(memory, self.age, strict=True))
         return _heads(keys, self.heads), _heads(values, self.heads)
 
+    def aged_frames(self, frames: Sequence[Memory], candidates: int) -> tuple[Tensor, Tensor]:
+        """The same for frames [B, N, P, width] each, or [B, 1, P, width] where all N candidates share one.
+
+        Every number is written once. Repeating the shared frames and joining the others first takes three times that.
+        """
+        found = []
+        for place, ages in enumerate(self.age):
+            parts = [frame[place] for frame in frames]
+            problems, _, tokens, width = parts[0].shape
+            kind = torch.result_type(parts[0], ages)
+            whole = parts[0].new_empty(problems, candidates, len(parts), tokens, width, dtype=kind)
+            for number, (part, age) in enumerate(zip(parts, ages, strict=True)):
+                torch.add(part.expand(-1, candidates, -1, -1), age, out=whole[:, :, number])
+            found.append(_heads(whole.flatten(0, 1).flatten(1, 2), self.heads))
+        return found[0], found[1]
+
     def forward(self, x: Tensor, context: tuple[Tensor, Tensor]) -> Tensor:
         return self.out(_joined(F.scaled_dot_product_attention(_heads(self.query(x), self.heads), *context)))
 
@@ -254,11 +270,13 @@ class TokenDynamics(nn.Module):
         problems, candidates, horizon, _ = actions.shape
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         shape = (self.tokens, sum(self.sizes) + 1)
-        memories = [_repeated(memory, candidates) for memory in self.remember(context)]
+        memories = [_frames(memory, (problems, 1)) for memory in self.remember(context)]
         imagined = []
         for step in range(horizon):
             modulations = self.condition(actions[:, :, step].flatten(0, 1))
-            contexts = self.aged(memories)
+            contexts = [
+                block.cross.aged_frames(memory, candidates) for block, memory in zip(self.blocks, memories, strict=True)
+            ]
 
             def predict(tokens: Tensor, hidden: Tensor) -> Tensor:
                 logits = self(tokens.flatten(0, 1), hidden.flatten(0, 1), modulations, contexts)  # noqa: B023
@@ -276,7 +294,8 @@ class TokenDynamics(nn.Module):
             )
             if step + 1 < horizon:
                 newest = self.remember(imagined[-1].flatten(0, 1).unsqueeze(1))
-                memories = [_slid(old, new) for old, new in zip(memories, newest, strict=True)]
+                new = [_frames(memory, (problems, candidates)) for memory in newest]
+                memories = [[*old[1:], *one] for old, one in zip(memories, new, strict=True)]
         return torch.stack(imagined, 2)
 
 
@@ -427,10 +446,7 @@ def _joined(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
-def _repeated(memory: Memory, times: int) -> Memory:
-    return Memory(*(part.repeat_interleave(times, 0) for part in memory))
-
-
-def _slid(old: Memory, new: Memory) -> Memory:
-    """The context one frame later."""
-    return Memory(*(torch.cat([before[:, 1:], after], 1) for before, after in zip(old, new, strict=True)))
+def _frames(memory: Memory, rows: tuple[int, int]) -> list[Memory]:
+    """One [*rows, P, width] for each frame of a memory [M, t, P, width]."""
+    parts = (part.unflatten(0, rows).unbind(2) for part in memory)
+    return [Memory(*frame) for frame in zip(*parts, strict=True)]

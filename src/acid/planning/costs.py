@@ -78,10 +78,14 @@ class Cost:
         repeats: how often the N candidates follow one another in the trajectory [B, repeats·N, ...]; each term is
         averaged over the repeats before anything else happens to it.
         """
+        return self.weigh(self.values(trajectory, goal, repeats=repeats, stopwatch=stopwatch))
+
+    def values(
+        self, trajectory: Trajectory, goal: Tensor, *, repeats: int = 1, stopwatch: Stopwatch | None = None
+    ) -> dict[str, Tensor]:
+        """What every active term says, [B, N] by name, to be weighed when it is there for all candidates."""
         stopwatch = stopwatch or Stopwatch()
-        return self.weigh(
-            {term.name: averaged(evaluate_term(term, trajectory, goal, stopwatch), repeats) for term in self.active}
-        )
+        return {term.name: averaged(evaluate_term(term, trajectory, goal, stopwatch), repeats) for term in self.active}
 
     def describe(self, trajectory: Trajectory, goal: Tensor, *, repeats: int, stopwatch: Stopwatch) -> Description:
         """Every term, also those switched off, of the one candidate in trajectories [B, repeats, ...]."""

@@ -28,7 +28,7 @@ class Imagination:
 
     seeds: one per problem for a stochastic model, else None.
     repeats: rollouts of each candidate, each with a seed of its own.
-    chunk: most candidates R·N rolled out at once.
+    chunk: most candidates R·N imagined at once.
     """
 
     model: WorldModel
@@ -42,15 +42,18 @@ class Imagination:
     def __call__(self, actions: Tensor, rows: Rows, iteration: int) -> Trajectory:
         """Trajectories [R, repeats·N, ...] of actions [R, N, H, A], one repeat of all candidates after another."""
         start, now = rows.take(self.problem.start), rows.take(self.problem.now)
-        width = actions.shape[1] if self.chunk is None else max(1, self.chunk // len(rows))
         with self.stopwatch.measure("rollout"), self.precision.computing(actions.device):
             parts = [
                 self._rollout(start, now, part, seeds)
                 for seeds in self._seeds(rows, iteration)
-                for part in actions.split(width, dim=1)
+                for part in actions.split(self.width(actions), dim=1)
             ]
             latents = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
         return Trajectory(latents, actions if self.repeats == 1 else actions.repeat(1, self.repeats, 1, 1))
+
+    def width(self, actions: Tensor) -> int:
+        """How many of the candidates [R, N, H, A] are imagined at once."""
+        return actions.shape[1] if self.chunk is None else max(1, self.chunk // len(actions))
 
     def _seeds(self, rows: Rows, iteration: int) -> list[list[int] | None]:
         """For every repeat one seed per problem, or None for a model that takes none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from acid.planning.costs import Cost, Description, Evaluation
@@ -31,7 +32,18 @@ class Objective:
 
     def __call__(self, candidates: Tensor, *, rows: Rows, iteration: int) -> Evaluation:
         """Costs of candidates [R, N, V, d] for the problems `rows`; a PlanningError if one has no finite cost."""
-        evaluation = self.evaluate(self.cost, self.imagine(self.actions(candidates), rows, iteration), rows)
+        world, actions = self.imagination, self.actions(candidates)
+        goal = rows.take(world.problem.goal)
+        parts = []
+        for part in actions.split(world.width(actions), dim=1):  # what is imagined of one part is gone before the next
+            trajectory = self.imagine(part, rows, iteration)
+            with world.precision.computing(actions.device):
+                parts.append(self.cost.values(trajectory, goal, repeats=world.repeats, stopwatch=world.stopwatch))
+        values = (
+            parts[0] if len(parts) == 1 else {name: torch.cat([one[name] for one in parts], 1) for name in parts[0]}
+        )
+        with world.precision.computing(actions.device):
+            evaluation = self.cost.weigh(values)
         self.finite.add(evaluation, rows, iteration)
         return evaluation
 

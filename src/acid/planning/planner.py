@@ -35,7 +35,7 @@ class Planner:
     action_size: A, needed only when there is no scaler.
     bounds: (low, high), each one number or one per dimension, in environment units if there is a scaler, else
         normalised. Every candidate and the plan respect them.
-    chunk: most candidates (B·N) rolled out at once, to save memory.
+    chunk: most candidates (B·N) imagined and judged at once, to save memory; a cost term then sees only those.
     parametrisation: what the search looks for; by default `Free`, every number of every action.
     repeats: how often a stochastic model, one whose `rollout` takes `seeds`, rolls out each candidate. Costs are
         averaged over the repeats.
