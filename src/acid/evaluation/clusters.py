@@ -20,6 +20,7 @@ from uuid import uuid4
 from acid.errors import AcidError
 from acid.evaluation.jobs import Job, Progress
 from acid.evaluation.rows import Row, read_rows
+from acid.files import replacing
 
 RETRIES = 3  # of a piece of work whose worker is lost
 POLL = 0.5  # s
@@ -46,9 +47,8 @@ class Cluster:
             for number, (rows, films) in work if pieces else ():
                 ledger, before = pieces[number][0], pieces[number][0].done
                 for path, content in films.items():
-                    kept = Path(ledger.job.films or ".") / path
-                    kept.parent.mkdir(parents=True, exist_ok=True)
-                    kept.write_bytes(content)
+                    with replacing(Path(ledger.job.films or ".") / path) as partial:
+                        partial.write_bytes(content)
                 ledger.keep(rows)
                 done += ledger.done - before
                 progress(done, total)

@@ -24,7 +24,7 @@ import numpy as np
 from acid import tasks
 from acid.data import EpisodeWriter, concatenate
 from acid.errors import DataError
-from acid.files import GrowingFile, claim, clipped, read_bytes
+from acid.files import GrowingFile, claim, clipped, read_bytes, replacing
 
 Progress = Callable[[int, int], None]
 EPISODES_PER_PART = 20
@@ -107,9 +107,8 @@ def _sent(collection: Collection, parts: Mapping[Path, range], cluster: Cluster)
     """Parts as they come from a cluster, whose machines need not see this folder."""
     paths = list(parts)
     for number, content in cluster.map(_part_as_bytes, [(collection, parts[path]) for path in paths]):
-        partial = paths[number].with_suffix(".sent")
-        partial.write_bytes(content)
-        os.replace(partial, paths[number])
+        with replacing(paths[number]) as partial:
+            partial.write_bytes(content)
         yield paths[number]
 
 
