@@ -7,13 +7,14 @@ PYTEST_ARGS ?=
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check
 READY := .venv/.ready
+SWM_READY := .venv-swm/.ready
 
 GL_PACKAGES := libegl1 libegl-mesa0 libgl1-mesa-dri
 HAS_GL := $(PYTHON) -c 'import ctypes, os, sys; \
 	"MUJOCO_GL" in os.environ or sys.platform != "linux" or ctypes.CDLL("libEGL.so.1")' 2>/dev/null
 
 .DEFAULT_GOAL := help
-.PHONY: help setup gl browser demo test test-wheel lint format bench docs report dist clean
+.PHONY: help setup gl browser demo test test-wheel test-swm lint format bench docs report dist clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +29,9 @@ test: lint gl browser  ## Lint, type check and run all tests
 
 test-wheel: dist gl  ## Install the wheel into an empty environment; run the command, the notebook and the build of the docs there
 	PYTHON=$(PYTHON) .ci/wheel.sh
+
+test-swm: $(SWM_READY)  ## Test beside stable-worldmodel itself, in an environment of its own (several GB)
+	OMP_NUM_THREADS=1 .venv-swm/bin/python -m pytest tests/integrations/test_peer_real.py $(PYTEST_ARGS)
 
 lint: $(READY)  ## Check style, formatting and types
 	$(BIN)/ruff check .
@@ -52,7 +56,7 @@ dist: $(READY)  ## Build the source archive and the wheel into dist/
 	$(BIN)/python -m build --outdir dist .
 
 clean:  ## Remove what the other targets made, .venv included; data, runs and results stay
-	rm -rf .venv site build dist docs/api src/*.egg-info .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-swm site build dist docs/api src/*.egg-info .pytest_cache .ruff_cache .hypothesis
 	find src tests benchmarks examples docs -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch comes first and by itself, so that the build which the constraints pin is chosen before anything asks for another.
@@ -60,6 +64,12 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) install --quiet -c constraints.txt torch
 	$(PIP) install --quiet -c constraints.txt -e '.[all,dev]'
+	@touch $@
+
+# stable-worldmodel needs torchvision, and so a build of torch that .venv does not have.
+$(SWM_READY): pyproject.toml
+	test -x .venv-swm/bin/python || $(PYTHON) -m venv .venv-swm
+	.venv-swm/bin/pip --disable-pip-version-check install --quiet -e '.[peer]' pytest
 	@touch $@
 
 # Rendering without a screen needs EGL, a system library that pip cannot bring.

@@ -116,9 +116,7 @@ def load_torch(
     `mmap` leaves tensors in the file, where its format allows that, and does not compare its check sums.
     """
     file = existing(path, failure)
-    archive = zipfile.is_zipfile(file)
-    if archive:
-        _check_archive(file, failure, sums=not mmap, remedy=remedy)
+    archive = check_archive(file, failure, sums=not mmap, remedy=remedy)
     try:
         return torch.load(file, map_location=device, weights_only=True, mmap=mmap and archive)
     except Exception as error:  # torch has no error of its own for a damaged file: dozens of kinds come out of it
@@ -129,8 +127,13 @@ def load_torch(
         raise failure(f"{file} is truncated, damaged or holds more than tensors; {remedy}") from error
 
 
-def _check_archive(file: Path, failure: Failure, *, sums: bool, remedy: str) -> None:
-    """torch neither compresses nor compares check sums: a compressed entry is a bomb, a wrong sum a flipped bit."""
+def check_archive(file: Path, failure: Failure, *, sums: bool, remedy: str) -> bool:
+    """Whether a file of torch is an archive, as most are; one that is damaged or claims too much is refused.
+
+    torch neither compresses nor compares check sums: a compressed entry is a bomb, a wrong sum a flipped bit.
+    """
+    if not zipfile.is_zipfile(file):
+        return False
     try:
         with zipfile.ZipFile(file) as archive:
             entries = archive.infolist()
@@ -144,6 +147,7 @@ def _check_archive(file: Path, failure: Failure, *, sums: bool, remedy: str) -> 
         raise failure(f"{file} is truncated or damaged ({reason(error)}); {remedy}") from error
     if damaged is not None:
         raise failure(f"{file} is damaged: the check sum of {damaged!r} is wrong; {remedy}")
+    return True
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -25,10 +25,13 @@ class WorldModel(Protocol):
 
     A stochastic model's `rollout` also takes the keyword `seeds: Sequence[int] | None = None`, one seed per problem:
     the same seed and latent must imagine the same in any batch. The planner finds the keyword and fills it.
+
+    A model of several context frames may also take the keyword `past_actions: Tensor | None = None`, the normalised
+    actions [B, T-1, A] between those frames, as given to `Planner.plan`.
     """
 
-    def encode(self, observation: Tensor) -> Tensor:
-        """Observations [B, ...] to latents [B, P, D] (or [B, T, P, D] for T context frames, the last one now)."""
+    def encode(self, observation: Any) -> Tensor:
+        """Observations [B, ...], or several by name, to latents [B, P, D] ([B, T, P, D] for T frames, the last now)."""
         ...
 
     def rollout(self, latent: Tensor, actions: Tensor) -> Tensor:
@@ -119,6 +122,7 @@ class Problem:
 
     start: Tensor  # [B, P, D], or [B, T, P, D] for T context frames
     goal: Tensor  # [B, P, D]
+    past_actions: Tensor | None = None  # [B, T-1, A], normalised: what was done between the context frames
 
     @property
     def size(self) -> int:
@@ -136,12 +140,21 @@ class Problem:
                 "a problem needs start latents [B, P, D] or [B, T, P, D] and goal latents [B, P, D] of the same sizes, "
                 f"got start {list(self.start.shape)} and goal {list(self.goal.shape)}"
             )
+        frames = 1 if self.start.dim() == 3 else self.start.shape[1]
+        if self.past_actions is not None and self.past_actions.shape[:2] != (self.size, frames - 1):
+            raise ShapeError(
+                f"past actions must be [B, T-1, A] = [{self.size}, {frames - 1}, A] for start "
+                f"{list(self.start.shape)}, got {list(self.past_actions.shape)}"
+            )
         check_finite("start latent", self.start)
         check_finite("goal latent", self.goal)
 
     def to(self, device: torch.device | None) -> Problem:
         """The same problems on a device; None leaves them where they are."""
-        return self if device is None else Problem(self.start.to(device), self.goal.to(device))
+        if device is None:
+            return self
+        past = None if self.past_actions is None else self.past_actions.to(device)
+        return Problem(self.start.to(device), self.goal.to(device), past)
 
 
 @dataclass(frozen=True)

@@ -43,26 +43,31 @@ class Import:
     path: Annotated[Path, tyro.conf.Positional]
     """A file or a folder."""
     format: str
-    """hdf5 (a file in stable-worldmodel's layout), recon (a folder of trajectories) or dinowm (rope, granular)."""
+    """hdf5 or lance (stable-worldmodel's layouts), lerobot (a robot's data, version 3), recon (a folder of
+    trajectories) or dinowm (rope, granular)."""
     out: Path
     size: int | None = None
-    """Pixels along each side of a frame, for recon, whose frames are decoded. Default: 64"""
+    """Pixels along each side of a frame, for formats whose frames are decoded. Default: 64 (lance: as they are)"""
+    camera: str | None = None
+    """Which camera of a lerobot dataset, or several with commas: the first becomes pixels, others pixels_NAME."""
 
     def run(self) -> None:
         from acid.data import import_episodes
 
         with bar("import", "episode") as progress:
-            found = import_episodes(self.path, self.out, self.format, size=self.size, progress=progress)
+            found = import_episodes(
+                self.path, self.out, self.format, size=self.size, camera=self.camera, progress=progress
+            )
         left_out = found.attributes.get("left_out")
         print(f"wrote {self.out}: {len(found)} episodes" + (f", without the columns {left_out}" if left_out else ""))
 
 
 @dataclass(frozen=True)
 class Convert:
-    """Turn a Le-WM or PLDM published by stable-worldmodel into a checkpoint of this library."""
+    """Turn a published Le-WM or PLDM into a checkpoint of this library."""
 
     published: Annotated[Path, tyro.conf.Positional]
-    """A folder with config.json and weights.pt."""
+    """A folder with config.json and weights.pt, or with NAME_weight.ckpt or NAME_object.ckpt."""
     data: Path
     """The dataset it was trained on, for the action statistics."""
     out: Path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,15 +10,20 @@ from pathlib import Path
 from acid.data.concatenate import read_hdf5
 from acid.data.dinowm import read_dinowm
 from acid.data.episodes import Episodes
+from acid.data.lance_tables import read_lance
+from acid.data.lerobot import read_lerobot
 from acid.data.recon import read_recon
 from acid.data.writer import Progress, Source, write_episodes
 from acid.errors import DataError, look_up
 
-# A reader takes a path and the side of the frames in pixels (None: as they are).
-FORMATS: dict[str, Callable[[Path, int | None], Source]] = {
+# A reader takes a path and the side of the frames in pixels (None: as they are); one that has several cameras to choose
+# from also takes the keyword `camera`.
+FORMATS: dict[str, Callable[..., Source]] = {
     "dinowm": read_dinowm,
     "recon": read_recon,
     "hdf5": read_hdf5,
+    "lance": read_lance,
+    "lerobot": read_lerobot,
 }
 
 
@@ -27,12 +33,20 @@ def import_episodes(
     format: str,
     *,
     size: int | None = None,
+    camera: str | None = None,
     progress: Progress | None = None,
 ) -> Episodes:
-    """Write the episodes at `path` to the new file `out`; `size` is for formats whose frames are decoded."""
+    """Write the episodes at `path` to the new file `out`.
+
+    size: of the frames, for formats that decode them. camera: which, for formats with several.
+    """
     if Path(out).exists():
         raise DataError(f"{out} exists already; remove it or choose another name")
-    write_episodes(look_up(FORMATS, format, "format")(Path(path), size), out, progress=progress)
+    reader = look_up(FORMATS, format, "format")
+    if camera is not None and "camera" not in inspect.signature(reader).parameters:
+        raise DataError(f"the format {format!r} has no cameras to choose from; leave {camera!r} out")
+    chosen = {} if camera is None else {"camera": camera}
+    write_episodes(reader(Path(path), size, **chosen), out, progress=progress)
     return Episodes(out)
 
 

@@ -10,7 +10,6 @@ one, normalised as in `acid.data.poses`.
 from __future__ import annotations
 
 import hashlib
-import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from acid.data._hdf5 import find_dataset, h5py, open_file, reading
+from acid.data.images import open_image, pillow
 from acid.data.poses import displacements, normalise, wrap
 from acid.data.writer import Source
 from acid.errors import DataError
@@ -48,7 +48,7 @@ def read_trajectory(path: Path, size: int) -> dict[str, np.ndarray]:
     frames = np.empty((len(images), size, size, 3), np.uint8)
     for step, encoded in enumerate(images):
         try:
-            frames[step] = _decoded(encoded, size)
+            frames[step] = _square(open_image(encoded), size)
         except ValueError as error:
             raise DataError(f"image {step} of {path} cannot be decoded ({error}); leave the file out") from error
     steps = normalise(displacements(poses)).astype(np.float32)
@@ -57,7 +57,7 @@ def read_trajectory(path: Path, size: int) -> dict[str, np.ndarray]:
 
 def square_frame(image: np.ndarray, size: int) -> np.ndarray:
     """uint8 [H, W, 3], centre-cropped to 4:3 and resized to [size, size, 3] by averaging."""
-    return _square(_pillow().fromarray(image), size)
+    return _square(pillow().fromarray(image), size)
 
 
 def _read_file(path: Path) -> tuple[list[bytes], np.ndarray]:
@@ -100,27 +100,9 @@ def _bytes(value: Any) -> bytes:
     return value.tobytes() if isinstance(value, np.ndarray | np.void) else bytes(value)
 
 
-def _decoded(encoded: bytes, size: int) -> np.ndarray:
-    """The bytes of an image file as a square frame; a ValueError if they are no image."""
-    pillow = _pillow()
-    try:
-        with pillow.open(io.BytesIO(encoded)) as image:
-            return _square(image.convert("RGB"), size)
-    except Exception as error:  # Pillow's decoders raise many kinds for damaged bytes
-        raise ValueError(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
-
-
 def _square(image: Any, size: int) -> np.ndarray:
     width, height = image.size
     kept_width, kept_height = min(width, round(height * 4 / 3)), min(height, round(width * 3 / 4))
     left, top = (width - kept_width) // 2, (height - kept_height) // 2
     box = (left, top, left + kept_width, top + kept_height)
-    return np.array(image.resize((size, size), _pillow().Resampling.BOX, box=box))
-
-
-def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise DataError("RECON's images need Pillow: pip install 'acid-planning[navigation]'") from error
-    return Image
+    return np.array(image.resize((size, size), pillow().Resampling.BOX, box=box))

@@ -16,6 +16,8 @@ from torch import Tensor
 from acid import checkpoint, models
 from acid.errors import CheckpointError, DataError, some
 from acid.files import existing, load_torch, read_json
+from acid.integrations import published_archive
+from acid.integrations.pickled import state_of
 from acid.integrations.published_config import Published, parse
 from acid.integrations.stable_worldmodel import from_peer_state
 from acid.models import JepaWorldModel
@@ -35,10 +37,14 @@ def load_published(
     `action_scaler` holds the statistics of the training actions, see `acid.data.fit_scaler`; "identity" is for callers
     who normalise actions themselves. `weights` names one of several weight files.
     """
-    config = read_config(folder).config
-    scaler = _scaler(action_scaler, config.action_size, folder)
+    described = _described(Path(folder))
     file = _weights_file(Path(folder), weights)
-    tensors = _read_tensors(file)
+    if described is None:
+        (_, config), tensors = published_archive.read(file)
+    else:
+        config, tensors = described.config, _read_tensors(file)
+    _check_finite(tensors, file)
+    scaler = _scaler(action_scaler, config.action_size, folder)
     try:
         state = from_peer_state(tensors, config)
     except CheckpointError as error:
@@ -47,9 +53,15 @@ def load_published(
     return checkpoint.restore(stored, lambda: JepaWorldModel(config, scaler), folder)
 
 
-def read_config(folder: Folder) -> Published:
-    """Which world model a published folder holds, and its sizes."""
-    file = _existing(Path(folder), CONFIG)
+def read_config(folder: Folder, weights: str | None = None) -> Published:
+    """Which world model a published folder holds, and its sizes; without config.json they follow from the weights."""
+    return _described(Path(folder)) or published_archive.read(_weights_file(Path(folder), weights)).published
+
+
+def _described(folder: Path) -> Published | None:
+    if not (folder / CONFIG).exists() and published_archive.find(folder) is not None:
+        return None
+    file = _existing(folder, CONFIG)
     return parse(read_json(file, CheckpointError, remedy="fetch it again"), str(file))
 
 
@@ -70,7 +82,7 @@ def convert(
     """
     from acid.data import Episodes, fit_scaler, partition  # needs the data extra, which loading does not
 
-    kind, config = read_config(folder)
+    kind, config = read_config(folder, weights)
     if Path(out).resolve() == Path(folder).resolve():
         raise CheckpointError(f"{out} is the published folder itself, whose {CONFIG} would be lost; name another")
     with Episodes(data) as episodes:
@@ -119,6 +131,8 @@ def _weights_file(folder: Path, name: str | None) -> Path:
     if name is not None:
         return _existing(folder, name)
     found = sorted(folder.glob(WEIGHTS))
+    if not found and (archive := published_archive.find(folder)) is not None:
+        return archive
     if not found:
         raise CheckpointError(f"{folder} has no {WEIGHTS}, so it is not a complete checkpoint")
     if len(found) > 1:
@@ -127,13 +141,18 @@ def _weights_file(folder: Path, name: str | None) -> Path:
 
 
 def _read_tensors(file: Path) -> dict[str, Tensor]:
-    """A state dict of finite numbers."""
+    """A state dict, which Lightning may have wrapped."""
     content = load_torch(file, CheckpointError, remedy="fetch it again")
+    if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
+        content = state_of(content)
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise CheckpointError(f"{file} must hold a state dict, tensors by name, and holds something else")
-    if broken := [str(name) for name, value in content.items() if not torch.isfinite(value).all()]:
-        raise CheckpointError(f"{file} cannot be used: {some(broken)} hold NaN or infinite numbers")
     return content
+
+
+def _check_finite(tensors: dict[str, Tensor], file: Path) -> None:
+    if broken := [str(name) for name, value in tensors.items() if not torch.isfinite(value).all()]:
+        raise CheckpointError(f"{file} cannot be used: {some(broken)} hold NaN or infinite numbers")
 
 
 def _existing(folder: Path, name: str) -> Path:

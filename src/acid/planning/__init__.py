@@ -11,6 +11,7 @@ from acid.planning.mppi import MPPI
 from acid.planning.noise import derive_seed
 from acid.planning.observer import Iteration, Observer
 from acid.planning.parametrisation import Arc, Free, Parametrisation, StraightLine
+from acid.planning.parts import PartDistances, Parts
 from acid.planning.planner import Planner
 from acid.planning.pool import Pool, draw_pool
 from acid.planning.proposals import PolicyProposal, PriorProposal, Proposal, Remainder, Several
@@ -45,6 +46,8 @@ __all__ = [
     "Iteration",
     "Observer",
     "Parametrisation",
+    "PartDistances",
+    "Parts",
     "Planner",
     "PolicyProposal",
     "Pool",

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from acid.errors import PlanningError
 from acid.planning.noise import derive_seed
 from acid.planning.parametrisation import Free
-from acid.planning.planner import Planner
+from acid.planning.planner import Observation, Planner
 from acid.planning.proposals import Proposal, Remainder, Several
 from acid.planning.search import check_counts
 from acid.types import Plan
@@ -23,7 +22,7 @@ from acid.types import Plan
 class Execution:
     """What happened when a controller drove one environment for T steps."""
 
-    observations: np.ndarray  # [T+1, ...], the first one before any action
+    observations: Any  # [T+1, ...], the first one before any action; of a dict of observations a dict of such arrays
     actions: np.ndarray  # [T, a], in environment units
     plans: tuple[Plan, ...]  # in the order they were made
     done: bool  # whether the caller's test held, rather than the budget or the environment ending it
@@ -55,7 +54,7 @@ class Controller:
         """Forget the previous plan."""
         self._previous = None
 
-    def plan(self, observation: Tensor, goal: Tensor, *, seed: int | Sequence[int] = 0) -> Plan:
+    def plan(self, observation: Observation, goal: Observation, *, seed: int | Sequence[int] = 0) -> Plan:
         """The next plan for observations and goals [B, ...]; give each replanning a seed of its own."""
         plan = self.planner.plan(observation, goal, seed=seed, initial=self._initial())
         self._previous = plan if self.warm_start else None
@@ -86,20 +85,20 @@ class Controller:
         self.reset()
         if observation is None:
             observation, _ = env.reset(seed=seed)
-        observations, actions, plans = [np.asarray(observation)], [], []
+        observations, actions, plans = [observation], [], []
         solved, ended = bool(done and done(env)), False
         while len(actions) < budget and not (solved or ended):
             plan = self.plan(_batch(observations[-1]), _batch(goal), seed=[derive_seed(seed, len(plans))])
             plans.append(plan)
             for action in self.actions(plan)[0][: budget - len(actions)]:
                 observation, _, terminated, truncated, _ = env.step(action)
-                observations.append(np.asarray(observation))
+                observations.append(observation)
                 actions.append(action)
                 solved, ended = bool(done and done(env)), terminated or truncated
                 if solved or ended:
                     break
         executed = np.asarray(actions, np.float32).reshape(len(actions), self._env_size)
-        return Execution(np.stack(observations), executed, tuple(plans), solved)
+        return Execution(_stacked(observations), executed, tuple(plans), solved)
 
     @property
     def _env_size(self) -> int:
@@ -112,5 +111,14 @@ class Controller:
         return rest if usual is None else Several(usual, rest)
 
 
-def _batch(observation: Any) -> Tensor:
+def _batch(observation: Any) -> Observation:
+    """One observation, or several by name, as a batch of one."""
+    if isinstance(observation, Mapping):
+        return {name: torch.as_tensor(value)[None] for name, value in observation.items()}
     return torch.as_tensor(observation)[None]
+
+
+def _stacked(observations: Sequence[Any]) -> Any:
+    if isinstance(observations[0], Mapping):
+        return {name: np.stack([seen[name] for seen in observations]) for name in observations[0]}
+    return np.stack(observations)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +21,11 @@ from acid.types import Problem, Trajectory, WorldModel, check_tensor
 def takes_seeds(model: WorldModel) -> bool:
     """Whether the model is stochastic: its rollout takes the keyword `seeds`."""
     return "seeds" in inspect.signature(model.rollout).parameters
+
+
+def takes_past_actions(model: WorldModel) -> bool:
+    """Whether the model can be told what was done between its context frames: its rollout takes `past_actions`."""
+    return "past_actions" in inspect.signature(model.rollout).parameters
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +48,11 @@ class Imagination:
     def __call__(self, actions: Tensor, rows: Rows, iteration: int) -> Trajectory:
         """Trajectories [R, repeats·N, ...] of actions [R, N, H, A], one repeat of all candidates after another."""
         start, now = rows.take(self.problem.start), rows.take(self.problem.now)
+        past = self.problem.past_actions
+        known: dict[str, Any] = {} if past is None else {"past_actions": rows.take(past)}
         with self.stopwatch.measure("rollout"), self.precision.computing(actions.device):
             parts = [
-                self._rollout(start, now, part, seeds)
+                self._rollout(start, now, part, known if seeds is None else {**known, "seeds": seeds})
                 for seeds in self._seeds(rows, iteration)
                 for part in actions.split(self.width(actions), dim=1)
             ]
@@ -62,11 +70,11 @@ class Imagination:
             return [None]
         return [[derive_seed(seeds[row], iteration, repeat) for row in rows.numbers] for repeat in range(self.repeats)]
 
-    def _rollout(self, start: Tensor, now: Tensor, actions: Tensor, seeds: list[int] | None) -> Tensor:
+    def _rollout(self, start: Tensor, now: Tensor, actions: Tensor, known: Mapping[str, Any]) -> Tensor:
         """[R, n, H+1, P, D]: the observed latent followed by the imagined ones."""
         problems, candidates, horizon, _ = actions.shape
         rollout: Callable[..., Tensor] = self.model.rollout
-        imagined = rollout(start, actions) if seeds is None else rollout(start, actions, seeds=seeds)
+        imagined = rollout(start, actions, **known)
         check_tensor("rollout", imagined)
         expected = (problems, candidates, horizon, *now.shape[1:])
         if imagined.shape != expected:

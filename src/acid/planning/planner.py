@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -15,7 +15,7 @@ from acid.errors import PlanningError, ShapeError, did_you_mean
 from acid.planning.bounds import Bounds, Limit
 from acid.planning.costs import Cost
 from acid.planning.finite import FiniteCheck
-from acid.planning.imagination import Imagination, takes_seeds
+from acid.planning.imagination import Imagination, takes_past_actions, takes_seeds
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
 from acid.planning.observer import Observer
@@ -26,6 +26,8 @@ from acid.planning.rows import Rows
 from acid.planning.search import Search, Start, check_counts
 from acid.planning.timing import Stopwatch
 from acid.types import ActionScaler, Plan, Problem, WorldModel, check_finite, check_tensor
+
+Observation = Tensor | Mapping[str, Tensor]  # [B, ...] each
 
 
 class Planner:
@@ -98,22 +100,24 @@ class Planner:
 
     def plan(
         self,
-        observation: Tensor,
-        goal: Tensor,
+        observation: Observation,
+        goal: Observation,
         *,
         seed: int | Sequence[int] = 0,
         initial: Tensor | Proposal | None = None,
+        past_actions: Tensor | None = None,
     ) -> Plan:
-        """Plans from observations [B, ...] to goal observations [B, ...].
+        """Plans from observations [B, ...] to goal observations [B, ...]; either may be several tensors by name.
 
         seed: an int s gives problem b the stream of (s, b); a sequence gives problem b exactly seed[b].
         initial: where to start instead of at the planner's proposal: another proposal, or the mean [B, V, d] of the
             search variables; without a parametrisation those are normalised actions [B, H, A].
+        past_actions: [B, T-1, A], normalised, between T context frames, for a model whose `rollout` takes them.
         """
         stopwatch = Stopwatch()
         with torch.no_grad(), stopwatch.measure("total"), stopwatch.measure("encode"):
             start, target = self._encode("observation", observation), self._encode("goal", goal)
-            problem = Problem(start, target if target.dim() == 3 else target[:, -1])
+            problem = Problem(start, target if target.dim() == 3 else target[:, -1], past_actions)
         return self._solve(problem, seed, initial, stopwatch)
 
     def with_horizon(self, horizon: int) -> Planner:
@@ -138,6 +142,11 @@ class Planner:
     ) -> tuple[Objective, Start, Streams]:
         """What `Search.run` is given for checked problems: the objective, where to start and the random streams."""
         problem = problem.to(device_of(self.model))
+        if problem.past_actions is not None and not takes_past_actions(self.model):
+            raise PlanningError(
+                f"past actions were given, but the rollout of {type(self.model).__name__} takes no `past_actions`: "
+                "leave them out"
+            )
         streams = Streams.of(seed, problem.size, problem.now.device if self.noise == "device" else "cpu")
         imagination = Imagination(
             model=self.model,
@@ -185,11 +194,14 @@ class Planner:
             seconds={"encode": 0.0, **stopwatch.seconds},
         )
 
-    def _encode(self, name: str, observation: Tensor) -> Tensor:
+    def _encode(self, name: str, observation: Observation) -> Tensor:
         """Observations [B, ...] to latents [B, P, D] or [B, T, P, D] on the device of the model."""
-        observation = observation.to(device_of(self.model) or observation.device)
-        with self.precision.computing(observation.device):
-            latent = self.precision.latent(self.model.encode(observation))
+        several = not isinstance(observation, Tensor)
+        first = next(iter(observation.values())) if several else observation
+        device = device_of(self.model) or first.device
+        moved = {key: value.to(device) for key, value in observation.items()} if several else observation.to(device)
+        with self.precision.computing(device):
+            latent = self.precision.latent(self.model.encode(moved))
         check_tensor("encode", latent)
         if latent.dim() not in (3, 4) or not latent.numel():
             raise ShapeError(f"encode must return [B, P, D] or [B, T, P, D], got {list(latent.shape)} for the {name}")

@@ -12,6 +12,7 @@ import torch
 
 from acid import checkpoint, distributed, models, tasks
 from acid.data import Episodes, import_once, partition, read_ahead
+from acid.data.lerobot import is_lerobot
 from acid.device import resolve_device
 from acid.errors import AcidError, CheckpointError, DataError, look_up
 from acid.files import parse_json
@@ -145,15 +146,25 @@ def _tokenizer(cell: Path, recorded: Mapping[str, Any]) -> str:
 
 
 def _open(data: Path, kind: Kind, recipe: Recipe, cell: Path, progress: Callable[[int, int], None]) -> Episodes:
-    """A dataset file or, where poses are enough, a folder of RECON's trajectories, imported once."""
+    """A dataset file, or a folder that is imported once: LeRobot's or, where poses are enough, RECON's trajectories."""
     if kind.actions != "displacements":
-        if data.is_dir():
+        if is_lerobot(data):
+            data = import_once(data, "lerobot", _frame_size(recipe, cell), progress=progress).path
+        elif data.is_dir():
             raise DataError(f"{data} is a folder; turn it into a dataset first with `acid import`")
         return Episodes(data, require=("pixels", "action"))
     if data.is_dir():
         frames = recipe.network if recipe.part == "tokenizer" else CompactTokenizer.load(cell / "tokenizer").config
         data = import_once(data, "recon", frames.image_size, progress=progress).path
     return Episodes(data, require=("pixels", "action", "pose"))
+
+
+def _frame_size(recipe: Recipe, cell: Path) -> int:
+    """Pixels along a side of what the cell's world model sees."""
+    if recipe.part != "model":
+        return models.load(cell / "model").observation_size
+    encoder = recipe.network.encoder
+    return getattr(encoder, "observation_size", None) or encoder.image_size
 
 
 def task_name(task: str) -> str:
