@@ -231,6 +231,7 @@ def _video(file: Path, start: float, count: int, fps: float, size: int) -> np.nd
     """The `count` frames from `start` seconds on; as many as there are, if fewer."""
     try:
         import av
+        from av.error import FFmpegError
     except ImportError as error:
         raise DataError("LeRobot datasets need pyarrow and av: pip install 'acid-planning[robots]'") from error
     if not file.is_file():
@@ -247,6 +248,6 @@ def _video(file: Path, start: float, count: int, fps: float, size: int) -> np.nd
                     found.append(frame(pillow().fromarray(picture.to_ndarray(format="rgb24")), size))
                 if len(found) == count:
                     break
-    except (av.FFmpegError, IndexError) as error:
+    except (FFmpegError, IndexError) as error:
         raise DataError(f"{file} cannot be decoded ({error}); fetch it again") from error
     return np.stack(found) if found else np.empty((0, size, size, 3), np.uint8)

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._utils import _rebuild_tensor_v2
 
 from acid.errors import CheckpointError
 from acid.files import check_archive, existing
@@ -27,7 +28,7 @@ _BUILDERS: dict[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): collections.OrderedDict,
     ("torch", "Size"): torch.Size,
     ("torch", "device"): torch.device,
-    ("torch._utils", "_rebuild_tensor_v2"): torch._utils._rebuild_tensor_v2,
+    ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor_v2,
     ("torch._utils", "_rebuild_parameter"): lambda data, *_: data,
     **{
         (module, kind.__name__): kind for module in ("builtins", "__builtin__") for kind in (set, frozenset, dict, list)
