@@ -30,6 +30,9 @@ COMMANDS = (
     "card",
     "doctor",
     "completion",
+    "inspect",
+    "serve",
+    "calibrate",
 )
 TINY = ["--samples", "6", "--iterations", "2", "--elites", "2", "--horizon", "2"]
 
@@ -95,6 +98,12 @@ MISTAKES = {
     "diagnose --problems 0": "episodes must be at least 1, got 0",
     "reproduce planning --tasks recher": "unknown task of the table planning 'recher'; did you mean 'reacher'",
     "reproduce planning --folder nowhere": "there are no cells of this table below nowhere",
+    "serve reacher --condition noop": "the condition 'noop' does not plan, so it cannot be served",
+    "serve reacher --condition acd": "unknown condition 'acd'; did you mean 'acid'",
+    "serve reacher --connections 0": "the limit connections must be a positive number, got 0",
+    "serve reacher --threads 0": "threads must be at least 1, got 0",
+    "serve reacher --goal nowhere.png": "nowhere.png is not an image",
+    "calibrate reacher --level 2 --episodes 1": "the level must be a share inside (0, 1), got 2",
     "card reacher --folder nowhere": "nowhere is not the folder of a cell: it has no subfolder 'model'",
 }
 

@@ -37,10 +37,11 @@ MAY_IMPORT = {
     "training": NETWORKS | {"models", "verifier", "data", "tasks"},
     "evaluation": FOUNDATION | {"planning", "tasks", "data", "checkpoint", "models", "verifier", "nn", "report"},
     "report": {"errors", "files"},
-    "views": FOUNDATION | UPPER | {"models", "verifier", "training", "checkpoint"},
+    "views": FOUNDATION | UPPER | {"data", "models", "verifier", "training", "checkpoint"},
     "tables": FOUNDATION | UPPER | {"views", "data", "nn", "verifier"},
+    "serving": FOUNDATION | {"planning", "evaluation", "tasks"},
     "integrations": LIBRARY,
-    "cli": LIBRARY | {"tables", "views", "integrations"},
+    "cli": LIBRARY | {"tables", "views", "integrations", "serving"},
 }
 
 # What the core may import from outside the standard library. Other rooms bring the packages of their extras.

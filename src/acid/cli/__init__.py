@@ -9,10 +9,12 @@ import tyro
 
 from acid.cli.data import Collect, Convert, Import
 from acid.cli.evaluate import Evaluate, Results
+from acid.cli.inspect import Inspect
 from acid.cli.machine import Completion, Doctor
 from acid.cli.plan import Card, Demo, Diagnose, Plan
 from acid.cli.report import Report
 from acid.cli.reproduce import Reproduce
+from acid.cli.serve import Calibrate, Serve
 from acid.cli.train import Train, train_command
 from acid.errors import AcidError
 
@@ -28,9 +30,12 @@ Command = (
     | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
     | Annotated[Report, tyro.conf.subcommand("report")]
     | Annotated[Diagnose, tyro.conf.subcommand("diagnose")]
+    | Annotated[Inspect, tyro.conf.subcommand("inspect")]
     | Annotated[Card, tyro.conf.subcommand("card")]
     | Annotated[Doctor, tyro.conf.subcommand("doctor")]
     | Annotated[Completion, tyro.conf.subcommand("completion")]
+    | Annotated[Serve, tyro.conf.subcommand("serve")]
+    | Annotated[Calibrate, tyro.conf.subcommand("calibrate")]
 )
 
 

@@ -40,6 +40,7 @@ class Kit:
     candidates: tuple[str, ...] = (FREE,)  # families of candidates; the first is the default
     repeats = 1  # rollouts of each candidate
     batch = 8  # episodes that are planned for at once
+    starts_from_last_action = False  # whether `initial` needs to know it
 
     def __init__(self, model: Any, verifier: Any, metadata: Mapping[str, Any]) -> None:
         """metadata: of the verifier's checkpoint."""
@@ -107,6 +108,7 @@ class NavigationKit(Kit):
     """NWM: frames are compared as pictures, and candidates are motions around the robot's current speed."""
 
     candidates = ("arc", "line")
+    starts_from_last_action = True
     repeats = 3
     batch = 1
     SPREAD = (0.12, 0.25)  # m/s and rad/s, of arcs around the current speed

@@ -1,0 +1,52 @@
+"""`acid inspect`: what a world model and its verifier know, without a simulator."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from acid.cli.options import Compute, On
+from acid.cli.progress import bar
+
+
+@dataclass(frozen=True)
+class Inspect:
+    """Find out from recorded episodes what a world model and its verifier know; no simulator is needed."""
+
+    checkpoint: Annotated[str, tyro.conf.Positional]
+    """A folder with the subfolders model and verifier, or a shipped cell such as reacher/lewm."""
+    data: Path
+    """Recorded episodes; `acid import` makes such a file of other formats."""
+    horizon: int = 5
+    """Model steps that are imagined."""
+    windows: int = 128
+    """Recorded stretches of that length to look at."""
+    pool: int = 32
+    """Recorded plans that each is compared with, for the suggested λ."""
+    json: bool = False
+    compute: On = field(default_factory=Compute)
+
+    def run(self) -> None:
+        import torch
+
+        from acid.evaluation import shipped
+        from acid.evaluation.cells import ASSETS
+        from acid.views.checkup import check_up
+
+        torch.set_num_threads(1)
+        folder = ASSETS / self.checkpoint if self.checkpoint in shipped() else Path(self.checkpoint)
+        with bar("inspect", "window") as progress:
+            found = check_up(
+                folder,
+                self.data,
+                horizon=self.horizon,
+                windows=self.windows,
+                pool=self.pool,
+                device=self.compute.resolved,
+                progress=progress,
+            )
+        print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) if self.json else found.text())
