@@ -30,5 +30,5 @@ def test_own_world_model_plans_to_its_goal(tmp_path):
     assert set(ast.literal_eval(costs)) == {"goal", "consistency"}
 
 
-def test_own_world_model_takes_fewer_than_forty_lines():
-    assert len((EXAMPLES / "own_world_model.py").read_text().splitlines()) < 40
+def test_own_world_model_takes_fewer_than_fifty_lines():
+    assert len((EXAMPLES / "own_world_model.py").read_text().splitlines()) < 50

@@ -1,4 +1,4 @@
-"""Where tensors live: names of devices, and the device of a model."""
+"""Where tensors live: names of devices, and the device and precision of a model."""
 
 from __future__ import annotations
 
@@ -30,6 +30,13 @@ def device_of(model: Any) -> torch.device | None:
                 return first.device
     device = getattr(model, "device", None)
     return None if device is None else torch.device(device)
+
+
+def dtype_of(model: Any) -> torch.dtype | None:
+    """The precision of the first floating parameter of a module; None if it has none, or is no module."""
+    if not isinstance(model, torch.nn.Module):
+        return None
+    return next((weight.dtype for weight in model.parameters() if weight.is_floating_point()), None)
 
 
 def _available() -> list[str]:

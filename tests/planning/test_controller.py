@@ -5,7 +5,7 @@ import pytest
 import torch
 from planning_toys import ACTION, HORIZON, SEARCHES, TIME_STEP, Integrator, planner
 
-from acid.errors import PlanningError
+from acid.errors import PlanningError, ShapeError
 from acid.planning import CEM, Controller, goal_cost
 from acid.types import ActionScaler
 
@@ -133,6 +133,102 @@ def test_uint8_pixels_reach_the_encoder_as_they_are():
 
     episode = controller(model=Seeing()).run(Camera(), np.ones((8, 8, 3), np.uint8), budget=2)
     assert episode.observations.shape == (3, 8, 8, 3)
+
+
+class Network(torch.nn.Module):
+    """A real network around the Integrator: it refuses what is not in the precision of its weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.see = torch.nn.Linear(4, 4, bias=False)
+        torch.nn.init.eye_(self.see.weight)
+        self.world, self.seen = Integrator(), []
+
+    def encode(self, observation):
+        self.seen.append(observation)
+        return self.world.encode(self.see(observation))
+
+    def rollout(self, latent, actions):
+        assert latent.dtype == actions.dtype == self.see.weight.dtype
+        return self.world.rollout(latent, actions)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_observations_take_the_precision_of_the_weights(dtype):
+    episode = controller(model=Network().to(dtype)).run(Plane(), np.zeros(4), budget=40, done=near)
+    assert episode.done
+    assert episode.observations.dtype == np.float64  # as the environment gave them
+
+
+def test_observations_may_be_dicts():
+    class Named(Network):
+        def encode(self, observation):
+            assert observation["place"].shape == (1, 2)
+            return super().encode(torch.cat([observation["place"], observation["speed"]], 1))
+
+    class Sensors(Plane):
+        def look(self, state):
+            return {"place": state[:2], "speed": state[2:]}
+
+        def reset(self, *, seed=None):
+            return self.look(super().reset()[0]), {}
+
+        def step(self, action):
+            state, *rest = super().step(action)
+            return self.look(state), *rest
+
+    env = Sensors()
+    named = controller(model=Named()).run(env, env.look(np.zeros(4)), budget=6)
+    plain = controller(model=Network()).run(Plane(), np.zeros(4), budget=6)
+    assert np.array_equal(named.actions, plain.actions)
+    assert named.observations["speed"].shape == (7, 2)
+
+
+def test_history_shows_the_last_observations_a_model_step_apart():
+    class Context(Network):
+        def encode(self, observation):
+            latent = super().encode(observation.flatten(0, -2))
+            return latent.unflatten(0, observation.shape[:-1]) if observation.dim() == 3 else latent
+
+        def rollout(self, latent, actions):
+            return super().rollout(latent[:, -1], actions)
+
+    model = Context()
+    episode = controller(model=model).run(Plane(), np.zeros(4), budget=6, history=3)
+    shown = [seen.view(3, 4).double().numpy() for seen in model.seen[::2]]  # every other one is the goal
+    for plan, rows in enumerate([(0, 0, 0), (0, 0, 2), (0, 2, 4)]):
+        np.testing.assert_allclose(shown[plan], episode.observations[list(rows)], rtol=1e-6)
+
+
+def test_what_an_environment_or_a_model_must_return_is_named():
+    class Old(Plane):
+        def reset(self, *, seed=None):
+            return super().reset()[0]
+
+    with pytest.raises(PlanningError, match=r"reset of Old must return 2 values, .* got ndarray"):
+        controller().run(Old(), np.zeros(4), budget=2)
+
+    class Older(Plane):
+        def step(self, action):
+            return super().step(action)[:4]
+
+    with pytest.raises(PlanningError, match=r"step of Older must return 5 values, .* got 4"):
+        controller().run(Older(), np.zeros(4), budget=2)
+
+    class Tuples(Integrator):
+        def encode(self, observation):
+            return (super().encode(observation),)
+
+    class Dicts(Integrator):
+        def rollout(self, latent, actions):
+            return {"latents": super().rollout(latent, actions)}
+
+    with pytest.raises(ShapeError, match="encode must return a tensor of real numbers, got a tuple"):
+        controller(model=Tuples()).run(Plane(), np.zeros(4), budget=2)
+    with pytest.raises(ShapeError, match="rollout must return a tensor of real numbers, got a dict"):
+        controller(model=Dicts()).run(Plane(), np.zeros(4), budget=2)
+    with pytest.raises(ShapeError, match="an observation must be a tensor, an array or a dict of them, got str"):
+        controller().plan("pixels", torch.zeros(1, 4))
 
 
 def test_bad_options_say_what_is_wrong():

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from acid.device import device_of
 from acid.errors import AcidError
 from acid.evaluation.protocol import plan_seed
 from acid.planning import Controller, Planner
+from acid.planning.observations import as_tensors
 from acid.planning.proposals import GoalPolicy
 from acid.types import ActionScaler, Plan, WorldModel
 
@@ -181,8 +181,7 @@ def encode(model: WorldModel, pixels: np.ndarray) -> Tensor:
 
 def observed(model: WorldModel, pixels: np.ndarray) -> Tensor:
     """Pixels on the model's device."""
-    device, observation = device_of(model), torch.from_numpy(pixels)
-    return observation if device is None else observation.to(device)
+    return as_tensors(pixels, model)
 
 
 def _squared_distance(a: Tensor, b: Tensor) -> Tensor:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from acid.errors import PlanningError
 from acid.planning.noise import derive_seed
+from acid.planning.observations import Observation, as_arrays, stacked
 from acid.planning.parametrisation import Free
-from acid.planning.planner import Observation, Planner
+from acid.planning.planner import Planner
 from acid.planning.proposals import Proposal, Remainder, Several
 from acid.planning.search import check_counts
 from acid.types import Plan
@@ -22,7 +22,7 @@ from acid.types import Plan
 class Execution:
     """What happened when a controller drove one environment for T steps."""
 
-    observations: Any  # [T+1, ...], the first one before any action; of a dict of observations a dict of such arrays
+    observations: Any  # array [T+1, ...], the first one before any action, or a dict of such arrays
     actions: np.ndarray  # [T, a], in environment units
     plans: tuple[Plan, ...]  # in the order they were made
     done: bool  # whether the caller's test held, rather than the budget or the environment ending it
@@ -69,36 +69,49 @@ class Controller:
     def run(
         self,
         env: Any,
-        goal: Any,
+        goal: Observation,
         *,
         budget: int,
-        observation: Any = None,
+        observation: Observation = None,
+        history: int = 1,
         done: Callable[[Any], bool] | None = None,
         seed: int = 0,
     ) -> Execution:
-        """Drive one gymnasium-style environment towards a goal observation for at most `budget` steps.
+        """Drive one gymnasium environment towards a goal observation for at most `budget` steps.
 
+        Observations, arrays or dicts of them, are given to the model's `encode` as a batch of one.
         observation: where the environment is now; by default it is reset with the seed.
+        history: how many observations, a model step apart, `encode` is shown as [1, history, ...], the last one now. At
+            the beginning the first one is repeated. With 1 it is shown the last one alone, [1, ...].
         done: asked with the environment before the first and after every step; the episode ends when it says yes.
         """
-        check_counts(budget=budget)
+        check_counts(budget=budget, history=history)
         self.reset()
         if observation is None:
-            observation, _ = env.reset(seed=seed)
-        observations, actions, plans = [observation], [], []
+            observation, _ = _answer(env, "reset", env.reset(seed=seed), 2)
+        observations, actions, plans = [as_arrays(observation)], [], []
         solved, ended = bool(done and done(env)), False
         while len(actions) < budget and not (solved or ended):
-            plan = self.plan(_batch(observations[-1]), _batch(goal), seed=[derive_seed(seed, len(plans))])
+            seen = self._seen(observations, history)
+            plan = self.plan(stacked([seen]), stacked([as_arrays(goal)]), seed=[derive_seed(seed, len(plans))])
             plans.append(plan)
             for action in self.actions(plan)[0][: budget - len(actions)]:
-                observation, _, terminated, truncated, _ = env.step(action)
-                observations.append(observation)
+                observation, _, terminated, truncated, _ = _answer(env, "step", env.step(action), 5)
+                observations.append(as_arrays(observation))
                 actions.append(action)
                 solved, ended = bool(done and done(env)), terminated or truncated
                 if solved or ended:
                     break
         executed = np.asarray(actions, np.float32).reshape(len(actions), self._env_size)
-        return Execution(_stacked(observations), executed, tuple(plans), solved)
+        return Execution(stacked(observations), executed, tuple(plans), solved)
+
+    def _seen(self, observations: Sequence[Any], history: int) -> Any:
+        """The last observation, or the last ones that are a model step apart."""
+        if history == 1:
+            return observations[-1]
+        frameskip = 1 if self.planner.scaler is None else self.planner.scaler.frameskip
+        rows = [max(0, len(observations) - 1 - back * frameskip) for back in reversed(range(history))]
+        return stacked([observations[row] for row in rows])
 
     @property
     def _env_size(self) -> int:
@@ -111,14 +124,11 @@ class Controller:
         return rest if usual is None else Several(usual, rest)
 
 
-def _batch(observation: Any) -> Observation:
-    """One observation, or several by name, as a batch of one."""
-    if isinstance(observation, Mapping):
-        return {name: torch.as_tensor(value)[None] for name, value in observation.items()}
-    return torch.as_tensor(observation)[None]
-
-
-def _stacked(observations: Sequence[Any]) -> Any:
-    if isinstance(observations[0], Mapping):
-        return {name: np.stack([seen[name] for seen in observations]) for name in observations[0]}
-    return np.stack(observations)
+def _answer(env: Any, method: str, found: Any, parts: int) -> tuple[Any, ...]:
+    """What an environment returned, which must have as many parts as in gymnasium."""
+    if isinstance(found, tuple) and len(found) == parts:
+        return found
+    raise PlanningError(
+        f"{method} of {type(env).__name__} must return {parts} values, as gymnasium's environments do, got "
+        + (f"{len(found)}" if isinstance(found, tuple) else type(found).__name__)
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -18,6 +18,7 @@ from acid.planning.finite import FiniteCheck
 from acid.planning.imagination import Imagination, takes_past_actions, takes_seeds
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
+from acid.planning.observations import Observation, as_tensors
 from acid.planning.observer import Observer
 from acid.planning.parametrisation import Free, Parametrisation, Space
 from acid.planning.precision import Precision, PrecisionName
@@ -26,8 +27,6 @@ from acid.planning.rows import Rows
 from acid.planning.search import Search, Start, check_counts
 from acid.planning.timing import Stopwatch
 from acid.types import ActionScaler, Plan, Problem, WorldModel, check_finite, check_tensor
-
-Observation = Tensor | Mapping[str, Tensor]  # [B, ...] each
 
 
 class Planner:
@@ -47,7 +46,8 @@ class Planner:
     observer: called with every `Iteration` of every search; it sees copies, so plans are the same without it.
     precision: "float32" computes as the model is; "bfloat16" runs encoder, rollout and cost terms under autocast.
 
-    Problems are moved to the device of the model, and plans stay there.
+    Problems are moved to the device of the model, floating observations take the precision of its weights, and plans
+    stay on the device.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Planner:
         initial: Tensor | Proposal | None = None,
         past_actions: Tensor | None = None,
     ) -> Plan:
-        """Plans from observations [B, ...] to goal observations [B, ...]; either may be several tensors by name.
+        """Plans from observations [B, ...] to goal observations [B, ...], tensors, arrays or dicts of them.
 
         seed: an int s gives problem b the stream of (s, b); a sequence gives problem b exactly seed[b].
         initial: where to start instead of at the planner's proposal: another proposal, or the mean [B, V, d] of the
@@ -196,13 +196,12 @@ class Planner:
 
     def _encode(self, name: str, observation: Observation) -> Tensor:
         """Observations [B, ...] to latents [B, P, D] or [B, T, P, D] on the device of the model."""
-        several = not isinstance(observation, Tensor)
-        first = next(iter(observation.values())) if several else observation
-        device = device_of(self.model) or first.device
-        moved = {key: value.to(device) for key, value in observation.items()} if several else observation.to(device)
+        seen = as_tensors(observation, self.model)
+        device = device_of(self.model) or getattr(seen, "device", torch.device("cpu"))  # a dict has none
         with self.precision.computing(device):
-            latent = self.precision.latent(self.model.encode(moved))
-        check_tensor("encode", latent)
+            found = self.model.encode(seen)
+        check_tensor("encode", found)
+        latent = self.precision.latent(found)
         if latent.dim() not in (3, 4) or not latent.numel():
             raise ShapeError(f"encode must return [B, P, D] or [B, T, P, D], got {list(latent.shape)} for the {name}")
         return latent
