@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -16,24 +17,6 @@ from acid.evaluation import Cell, condition, read_rows
 from acid.evaluation.cells import ASSETS
 from acid.tables import TABLES
 
-COMMANDS = (
-    "demo",
-    "plan",
-    "collect",
-    "import",
-    "convert",
-    "train",
-    "eval",
-    "results",
-    "reproduce",
-    "diagnose",
-    "card",
-    "doctor",
-    "completion",
-    "inspect",
-    "serve",
-    "calibrate",
-)
 TINY = ["--samples", "6", "--iterations", "2", "--elites", "2", "--horizon", "2"]
 
 
@@ -45,12 +28,78 @@ def printed_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> st
 
 
 def test_help_names_every_command(capsys):
-    text = printed_help([], capsys)
-    for command in COMMANDS:
-        assert f"• {command} " in text
+    cli.main(["--help"])
+    text = capsys.readouterr().out
+    for name, command in cli.COMMANDS.items():
+        assert f"\n  {name} " in text
+        assert command.about in text
+    cli.main([])
+    assert capsys.readouterr().out == text
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+def alone(code: str, *, missing: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Code in a fresh interpreter in which some packages are not installed."""
+    hide = f"import sys; sys.modules.update(dict.fromkeys({missing}))\n" if missing else "import sys\n"
+    spec = "import importlib.util as u; f = u.find_spec\n"
+    spec += f"u.find_spec = lambda name, *rest: None if name in {missing} else f(name, *rest)\n"
+    return subprocess.run([sys.executable, "-c", hide + spec + code], capture_output=True, text=True)
+
+
+def test_help_comes_at_once_and_without_any_extra():
+    """Importing torch alone takes longer than a person wants to wait for help."""
+    heavy = ("torch", "numpy", "tyro", "scipy", "mujoco", "gymnasium", "matplotlib")
+    done = alone(
+        "from acid import cli; cli.main(['--help']); cli.main(['--version'])\n"
+        f"print([name for name in {heavy} if name in sys.modules])"
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert alone("from acid import cli; cli.main(['--help'])", missing=("tyro", "tqdm", "gymnasium")).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "missing", "extra"),
+    [
+        ("eval", "tyro", "cli"),
+        ("eval reacher", "gymnasium", "evaluation"),
+        ("demo", "PIL", "report"),
+        ("plan --out plan.png", "matplotlib", "report"),
+        ("results --figures f", "matplotlib", "report"),
+        ("collect pusht", "h5py", "data"),
+        ("collect pusht", "pymunk", "pusht"),
+    ],
+)
+def test_a_missing_package_is_named_with_its_extra_before_anything_is_done(command: str, missing: str, extra: str):
+    done = alone(f"from acid import cli; cli.main({command.split()})", missing=(missing,))
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = [line for line in done.stderr.splitlines() if "acid: " in line]
+    assert f"{missing!r}" in line
+    assert line.endswith(f"pip install 'acid-planning[{extra}]'")
+    assert "Traceback" not in done.stderr
+
+
+def test_help_lists_what_may_be_chosen(capsys):
+    from acid import models, tasks
+    from acid.evaluation import CONDITIONS
+    from acid.planning import SEARCHES
+
+    text = " ".join(printed_help(["eval"], capsys).replace("│", " ").split())
+    for name in (*tasks.TASKS, *SEARCHES, *CONDITIONS, "lewm", "pldm", "dinowm", "nwm"):
+        assert re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text), name
+    assert "reacher" in printed_help(["collect"], capsys)
+    trained = printed_help(["train"], capsys)
+    assert all(name in trained for name in (*models.KINDS, "verifier", "decoder"))
+
+
+def test_an_unknown_command_gets_a_suggestion(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["evall", "reacher"])
+    assert stopped.value.code == 1
+    assert "unknown command 'evall'; did you mean 'eval'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS)
 def test_every_command_has_help(command: str, capsys):
     assert "usage: acid " + command in printed_help([command], capsys)
 
@@ -72,7 +121,20 @@ def test_the_installed_command_runs():
 
 MISTAKES = {
     "collect recher": "unknown task 'recher'; did you mean 'reacher'?",
-    "eval recher": "no weights are shipped for the task 'recher': pass --model and --folder; did you mean 'reacher'?",
+    "eval recher": "no weights are shipped for the task 'recher': pass --folder; did you mean 'reacher'?",
+    "eval --lambdas -1": "λ of the adaptive weight must be a finite number that is not negative, got -1",
+    "eval --lambdas nan": "λ of the adaptive weight must be a finite number that is not negative, got nan",
+    "plan --lam -1": "λ of the adaptive weight must be a finite number that is not negative, got -1",
+    "eval --samples 0": "samples must be at least 1, got 0",
+    "plan --samples 0": "samples must be at least 1, got 0",
+    "plan --iterations -2": "iterations must be at least 1, got -2",
+    "plan --horizon 0": "horizon must be at least 1, got 0",
+    "plan --std -1": "std_init must be positive and finite, got -1",
+    "eval --method gradient --samples 4 --elites 2": "the search 'gradient' has no elites; leave it out",
+    "eval --conditions noop random --samples 30": "none of these conditions searches: leave --method, --samples",
+    "collect --seed -1": "the seed must not be negative, got -1",
+    "collect --size 0": "image size must be at least 8 pixels, got 0",
+    "train model --threads 0 --data nowhere.h5": "threads must be at least 1, got 0",
     "eval reacher --model lewn": "no weights are shipped for 'reacher/lewn'; pass --folder; did you mean 'reacher/lewm",
     "eval --method cen": "unknown search method 'cen'; did you mean 'cem'",
     "eval --conditions orginal": "unknown condition 'orginal'; did you mean 'original'",
@@ -119,6 +181,22 @@ def test_mistakes_are_answered_in_one_line(arguments: str, capsys, tmp_path: Pat
     assert len([line for line in error.splitlines() if line.startswith("acid: ")]) == 1
     assert "Traceback" not in error
     assert list(tmp_path.rglob("*.jsonl")) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ("model --steps 0", "steps must be at least 1, got steps=0"),
+        ("model lewm --steps -1", "steps must be at least 1, got steps=-1"),
+        ("model lewm --batch-size 0", "batch_size must be at least 1, got batch_size=0"),
+        ("verifier lewm --learning-rate -1", "learning_rate must be a positive number, got learning_rate=-1"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused_by_the_parser(settings: str, sentence: str, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["train", *settings.split()])
+    assert stopped.value.code == 2
+    assert sentence in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
 def test_an_unknown_table_is_refused_by_the_parser(capsys):

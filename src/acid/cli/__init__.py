@@ -1,59 +1,120 @@
-"""The `acid` command: parse, call, print."""
+"""The `acid` command: parse, call, print. What a command needs is imported when it is run, so help comes at once."""
 
 from __future__ import annotations
 
+import importlib
+import os
 import sys
-from typing import Annotated
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
-import tyro
+from acid.cli.extras import explain, need
+from acid.errors import AcidError, AcidWarning, look_up
 
-from acid.cli.data import Collect, Convert, Import
-from acid.cli.evaluate import Evaluate, Results
-from acid.cli.inspect import Inspect
-from acid.cli.machine import Completion, Doctor
-from acid.cli.plan import Card, Demo, Diagnose, Plan
-from acid.cli.report import Report
-from acid.cli.reproduce import Reproduce
-from acid.cli.serve import Calibrate, Serve
-from acid.cli.train import Train, train_command
-from acid.errors import AcidError
 
-Command = (
-    Annotated[Demo, tyro.conf.subcommand("demo")]
-    | Annotated[Plan, tyro.conf.subcommand("plan")]
-    | Annotated[Collect, tyro.conf.subcommand("collect")]
-    | Annotated[Import, tyro.conf.subcommand("import")]
-    | Annotated[Convert, tyro.conf.subcommand("convert")]
-    | Annotated[Train, tyro.conf.subcommand("train")]
-    | Annotated[Evaluate, tyro.conf.subcommand("eval")]
-    | Annotated[Results, tyro.conf.subcommand("results")]
-    | Annotated[Reproduce, tyro.conf.subcommand("reproduce")]
-    | Annotated[Report, tyro.conf.subcommand("report")]
-    | Annotated[Diagnose, tyro.conf.subcommand("diagnose")]
-    | Annotated[Inspect, tyro.conf.subcommand("inspect")]
-    | Annotated[Card, tyro.conf.subcommand("card")]
-    | Annotated[Doctor, tyro.conf.subcommand("doctor")]
-    | Annotated[Completion, tyro.conf.subcommand("completion")]
-    | Annotated[Serve, tyro.conf.subcommand("serve")]
-    | Annotated[Calibrate, tyro.conf.subcommand("calibrate")]
-)
+class Command(NamedTuple):
+    """Where a command is, what it does, and the extras without which it cannot begin."""
+
+    target: str  # module:class, whose options tyro reads, or module:function of the arguments
+    about: str
+    extras: tuple[str, ...]
+
+
+# To add a command, write its class in a module here and name it in this table.
+COMMANDS = {
+    "demo": Command(
+        "acid.cli.plan:Demo",
+        "plan the same problems with and without ACID: a table, pictures and a film",
+        ("evaluation", "report"),
+    ),
+    "plan": Command("acid.cli.plan:Plan", "plan one held-out problem and show the plan", ("evaluation",)),
+    "collect": Command("acid.cli.data:Collect", "collect episodes of a task", ("data",)),
+    "import": Command("acid.cli.data:Import", "turn a dataset of another format into one of this library", ("data",)),
+    "convert": Command("acid.cli.data:Convert", "turn a published Le-WM or PLDM into a checkpoint", ("data",)),
+    "train": Command("acid.cli.train:train_command", "train one part of a cell", ("evaluation",)),
+    "eval": Command("acid.cli.evaluate:Evaluate", "compare conditions on held-out, paired episodes", ("evaluation",)),
+    "results": Command("acid.cli.evaluate:Results", "summarise what is in a folder of results", ("evaluation",)),
+    "reproduce": Command("acid.cli.reproduce:Reproduce", "run or resume a table of the paper", ("evaluation",)),
+    "report": Command(
+        "acid.cli.report:Report", "write one HTML page with everything in results", ("evaluation", "report")
+    ),
+    "diagnose": Command("acid.cli.plan:Diagnose", "why ACID helps in a cell, or not", ("evaluation",)),
+    "inspect": Command("acid.cli.inspect:Inspect", "what a model and its verifier know, from recorded data", ("data",)),
+    "card": Command("acid.cli.plan:Card", "write the model card of a cell", ("evaluation",)),
+    "serve": Command("acid.cli.serve:Serve", "answer robots over the network with plans", ("evaluation",)),
+    "calibrate": Command("acid.cli.serve:Calibrate", "find out when a plan is not to be trusted", ("evaluation",)),
+    "doctor": Command("acid.cli.machine:Doctor", "say what is installed, and try drawing and planning", ()),
+    "completion": Command("acid.cli.machine:Completion", "print what a shell needs to complete commands", ()),
+}
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; an error that the user can mend is printed without a traceback."""
-    given = sys.argv[1:] if arguments is None else arguments
+    name, *rest = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
-        if given == ["--version"]:
+        if name in ("-h", "--help"):
+            print(usage())
+        elif name == "--version":
             from acid.views.health import version
 
             print(version())
-        elif given[:1] == ["train"]:  # its options depend on what is trained
-            train_command(given[1:])
         else:
-            tyro.cli(Command, prog="acid", args=given).run()  # type: ignore[call-overload]
+            with _warnings_in_one_line():
+                _run(name, rest)
     except AcidError as error:
         print(f"acid: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except ModuleNotFoundError as error:
+        print(f"acid: {explain(error)}", file=sys.stderr)
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         print("acid: stopped; the same command continues", file=sys.stderr)
         raise SystemExit(130) from None
+
+
+def usage() -> str:
+    """What there is, at a glance."""
+    width = max(map(len, COMMANDS))
+    return "\n".join(
+        [
+            "usage: acid COMMAND [options]",
+            "",
+            "Planning with learned world models that checks what the model imagines.",
+            "",
+            *(f"  {name:{width}}  {command.about}" for name, command in COMMANDS.items()),
+            "",
+            "acid COMMAND --help lists the options of a command, acid --version tells the version.",
+        ]
+    )
+
+
+def _run(name: str, arguments: list[str]) -> None:
+    command = look_up(COMMANDS, name, "command")
+    need(f"acid {name}", "cli", *command.extras)
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # where a task of the user's own may be
+    module, attribute = command.target.split(":")
+    target: Any = getattr(importlib.import_module(module), attribute)
+    if not isinstance(target, type):
+        target(arguments)
+        return
+    import tyro
+
+    tyro.cli(target, prog=f"acid {name}", args=arguments).run()  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Any, category: type[Warning], *where: Any) -> None:
+            if issubclass(category, AcidWarning):
+                print(f"acid: warning: {message}", file=sys.stderr)
+            else:
+                usual(message, category, *where)
+
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield

@@ -17,6 +17,7 @@ class Collect:
     """Collect episodes of a task; continues an interrupted run. The same seed gives the same data."""
 
     task: Annotated[str, tyro.conf.Positional] = "reacher"
+    """reacher, pusht, cube, rope, granular, navigation, or package.module:Class."""
     episodes: int = 2400
     out: Path | None = None
     """Default: data/TASK.h5"""

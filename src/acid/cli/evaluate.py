@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
+from acid.cli.extras import need
 from acid.cli.options import By, Cells, Compute, On, Search, SearchOptions, Where, Workers
 from acid.cli.progress import bar
 from acid.errors import AcidError
@@ -34,7 +35,7 @@ class Evaluate:
     """λ is chosen on "select", and remembered in the user's folder, and reported on "test"."""
     seed: int = 0
     data: Path | None = None
-    """Draw the instances from this dataset instead of using the shipped ones."""
+    """Draw the instances from the held-out episodes of this dataset, and keep them; default: the shipped ones."""
     batch: int | None = None
     """Episodes planned for at once; default: what suits the world model."""
     fresh: bool = False
@@ -72,10 +73,15 @@ class Evaluate:
 
     def _contenders(self, cell: Cell, spec: SearchSpec) -> dict[str, CellContender]:
         from acid.evaluation import Bench, CellContender, Protocol, condition
+        from acid.planning import Adaptive
 
         chosen = [condition(name) for name in self.conditions or _usual(cell)]
         if self.lambdas and not any(entry.weighted for entry in chosen):
             raise AcidError("none of these conditions has a weight: leave --lambdas out")
+        if self.search.given and not any(entry.searches for entry in chosen):
+            raise AcidError("none of these conditions searches: leave --method, --samples and the like out")
+        for lam in self.lambdas:
+            Adaptive(lam)  # complains about a λ that makes no sense
         bench, found = Bench(cell, spec, Protocol.of(cell.task_class.setup)), {}
         for entry in chosen:
             entry.check_applies(bench)
@@ -111,6 +117,8 @@ class Results:
     def run(self) -> None:
         from acid.evaluation import summarise, table
 
+        if self.figures is not None:
+            need("--figures", "report")
         summaries = summarise(self.results, split=self.split, metric=self.metric, starts=self.starts)
         if self.json:
             print(json.dumps([summary.as_dict() for summary in summaries], indent=2, ensure_ascii=False))

@@ -42,13 +42,10 @@ class Completion:
 
 def _every_command() -> Any:
     """All commands as the subcommands of one, which `acid` itself never loads at once."""
-    from acid import cli
+    from acid.cli import COMMANDS
 
-    table = getattr(cli, "COMMANDS", None)
-    if table is None:
-        return getattr(cli, "Command")  # noqa: B009
     found = []
-    for name, command in table.items():
+    for name, command in COMMANDS.items():
         module, _, target = command.target.partition(":")
         value = getattr(importlib.import_module(module), {"train_command": "Train"}.get(target, target))
         found.append(Annotated[value, tyro.conf.subcommand(name)])

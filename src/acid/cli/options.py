@@ -43,21 +43,25 @@ class Where:
     task: Annotated[str, tyro.conf.Positional] = "reacher"
     """reacher, pusht, cube, rope, granular, navigation, or package.module:Class."""
     model: str | None = None
-    """lewm or pldm (reacher, pusht, cube), dinowm (rope, granular), nwm (navigation); default: the first shipped."""
+    """lewm or pldm (reacher, pusht, cube), dinowm (rope, granular), nwm (navigation); default: that of
+    --folder, or the first shipped."""
     folder: Path | None = None
-    """Checkpoints of your own; default: the shipped ones."""
+    """A cell of your own, with subfolders model and verifier; default: the shipped one."""
     results: Path = Path("results")
     """Where rows are kept, and a λ or instances of your own for shipped checkpoints."""
 
     def cell(self) -> Cell:
+        from acid import checkpoint
         from acid.evaluation import Cell, shipped
 
         known = [model for task, model in (name.split("/") for name in shipped()) if task == self.task]
+        if self.folder is not None:
+            if not (self.folder / "model").is_dir():
+                raise AcidError(f"{self.folder} is not the folder of a cell: it has no subfolder 'model'")
+            known = [checkpoint.load(self.folder / "model").metadata.get("model", *known[:1] or ["model"])]
         if self.model is None and not known:
             close = did_you_mean(self.task, {name.split("/")[0] for name in shipped()})
-            raise AcidError(f"no weights are shipped for the task {self.task!r}: pass --model and --folder{close}")
-        if self.folder is not None and not (self.folder / "model").is_dir():
-            raise AcidError(f"{self.folder} is not the folder of a cell: it has no subfolder 'model'")
+            raise AcidError(f"no weights are shipped for the task {self.task!r}: pass --folder{close}")
         return Cell(self.task, self.model or known[0], self.folder, self.results)
 
 
@@ -83,6 +87,11 @@ class SearchOptions:
     """Model steps of a plan that are executed before the next one is made; default: all."""
     shrink: bool = False
     """Make plans shorter as the goal comes nearer, instead of always aiming a whole horizon ahead; needs --execute."""
+
+    @property
+    def given(self) -> bool:
+        """Whether anything was asked for."""
+        return self != SearchOptions()
 
     def spec(self, cell: Cell) -> SearchSpec:
         from acid.errors import look_up

@@ -6,8 +6,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
-
+from acid.cli.extras import need
 from acid.cli.options import Cells, Compute, On, Search, SearchOptions, Where
 from acid.cli.progress import bar
 
@@ -45,6 +44,8 @@ class Plan:
 
     where: Cells = field(default_factory=Where)
     problem: int = 0
+    data: Path | None = None
+    """Draw the problems from the held-out episodes of this dataset instead of using the shipped ones."""
     lam: float | None = None
     """Consistency weight λ; default: the one that was chosen. 0 plans with the goal cost alone."""
     search: Search = field(default_factory=SearchOptions)
@@ -56,8 +57,12 @@ class Plan:
     compute: On = field(default_factory=Compute)
 
     def run(self) -> None:
+        import torch
+
         from acid.views.show import show_plan
 
+        if self.out is not None:
+            need("a picture of the plan", "report")
         torch.set_num_threads(1)
         cell = self.where.cell()
         print(
@@ -66,6 +71,7 @@ class Plan:
                 self.problem,
                 self.search.spec(cell),
                 lam=self.lam,
+                data=self.data,
                 seed=self.seed,
                 out=self.out,
                 device=self.compute.resolved,
@@ -81,15 +87,29 @@ class Diagnose:
 
     where: Cells = field(default_factory=Where)
     problems: int = 24
+    data: Path | None = None
+    """Draw the problems from the held-out episodes of this dataset instead of using the shipped ones."""
+    lam: float | None = None
+    """Consistency weight λ of ACID's plans; default: the one that was chosen."""
     json: bool = False
     compute: On = field(default_factory=Compute)
 
     def run(self) -> None:
+        import torch
+
         from acid.views.diagnosis import diagnose
 
         torch.set_num_threads(1)
         with bar(f"diagnose {self.where.task}", "problem") as progress:
-            found = diagnose(self.where.cell(), problems=self.problems, progress=progress, device=self.compute.resolved)
+            found = diagnose(
+                self.where.cell(),
+                problems=self.problems,
+                lam=self.lam,
+                data=self.data,
+                progress=progress,
+                device=self.compute.resolved,
+                precision=self.compute.planning_precision,
+            )
         print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) if self.json else found.text())
 
 
@@ -104,6 +124,8 @@ class Card:
     """A folder; default: that of your own cell, or RESULTS/TASK/MODEL for a shipped one."""
 
     def run(self) -> None:
+        import torch
+
         from acid.views.card import write_card
 
         torch.set_num_threads(1)

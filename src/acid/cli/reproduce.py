@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Union
 
 import tyro
 
+from acid.cli.extras import need
 from acid.cli.options import By, Compute, On, Workers
 from acid.cli.progress import bar
 from acid.tables import TABLES, Findings, Options, Table, choose, reproduce, write
@@ -35,6 +36,8 @@ class _Reproduce:
     compute: On = field(default_factory=Compute)
 
     def run(self) -> None:
+        if self.figures is not None:
+            need("--figures", "report")
         options = Options(
             results=self.results,
             folder=self.folder,

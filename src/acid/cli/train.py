@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
-import torch
 import tyro
 
 from acid import distributed
@@ -54,9 +53,13 @@ class Train:
         self.train(training.recipe(self.part, self.model, self.scale))
 
     def train(self, recipe: Any) -> None:
+        import torch
+
         from acid import checkpoint, training
         from acid.verifier import FlowReport
 
+        if self.threads < 1:
+            raise AcidError(f"threads must be at least 1, got {self.threads}")
         torch.set_num_threads(self.threads)
         task = training.task_name(self.task)
         if self.compute.precision != "auto":

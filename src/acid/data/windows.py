@@ -7,14 +7,14 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import count
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
 from acid.data.episodes import Episodes
-from acid.errors import DataError
+from acid.errors import AcidError, DataError
 
 T = TypeVar("T")
 AHEAD = 2  # batches that are read before they are needed
@@ -131,7 +131,24 @@ def _by_processes(read: Callable[[int], T], step: int, workers: int) -> Generato
         worker_init_fn=_leave_interrupts_to_the_parent,
         generator=torch.Generator(),  # not the global one, whose numbers are the training's
     )
-    yield from loader
+    try:
+        for value in loader:
+            if isinstance(value, _Failed):
+                raise value.error
+            yield value
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise DataError(
+            "a process that reads batches was killed, perhaps because memory ran out: use fewer --workers. "
+            "The same command continues"
+        ) from error
+
+
+class _Failed(NamedTuple):
+    """What a reading process could not do, in its own words instead of a traceback of that process."""
+
+    error: AcidError
 
 
 class _Steps(Dataset):
@@ -139,7 +156,10 @@ class _Steps(Dataset):
         self._read = read
 
     def __getitem__(self, index: int) -> object:
-        return self._read(index)
+        try:
+            return self._read(index)
+        except AcidError as error:
+            return _Failed(error)
 
 
 def _as_it_is(value: T) -> T:

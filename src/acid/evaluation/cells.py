@@ -78,15 +78,26 @@ class Cell:
     def fingerprints(self, parts: Sequence[str]) -> dict[str, str]:
         return {part: checkpoint.fingerprint(self.root / part) for part in parts}
 
-    def instances(self, protocol: Protocol) -> Instances:
-        """Drawn by the user, or shipped; λ is chosen by the strict protocol alone, so solved starts are left out."""
-        places = [folder / _instances_file(protocol) for folder in self._folders()]
-        path = next((path for path in places if path.is_file()), places[0])
-        found = load_instances(path, protocol, self.task_class.name)
+    def instances(self, protocol: Protocol, data: Path | None = None) -> Instances:
+        """Drawn from a dataset if one is given, else drawn by the user before, else shipped.
+
+        λ is chosen by the strict protocol alone, so solved starts are left out there.
+        """
+        if data is None:
+            places = [folder / _instances_file(protocol) for folder in self._folders()]
+            path = next((path for path in places if path.is_file()), places[0])
+            found = load_instances(path, protocol, self.task_class.name)
+        else:
+            found = self._drawn(data, protocol)
         return Instances(found.unsolved) if protocol.split == "select" else found
 
     def draw(self, data: Path, protocol: Protocol) -> Instances:
         """Draw instances from the episodes that this cell's world model never saw, and keep them."""
+        instances = self._drawn(data, protocol)
+        save_instances(next(self._folders()) / _instances_file(protocol), instances, protocol, self.task_class.name)
+        return instances
+
+    def _drawn(self, data: Path, protocol: Protocol) -> Instances:
         from acid.data import Episodes, partition
 
         episodes = Episodes(data, require=("action", "state"))
@@ -94,10 +105,7 @@ class Cell:
         parts = partition(episodes, held_out=recorded.get("held_out"), frameskip=recorded.get("frameskip"))
         if recorded:
             parts.check(recorded, str(self.root / "model"))
-        task = tasks.make(self.task)
-        instances = draw_instances(episodes, parts.held_out.tolist(), task, protocol)
-        save_instances(next(self._folders()) / _instances_file(protocol), instances, protocol, task.name)
-        return instances
+        return draw_instances(episodes, parts.held_out.tolist(), tasks.make(self.task), protocol)
 
     @property
     def lambdas(self) -> Mapping[str, float]:

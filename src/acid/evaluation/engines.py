@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import threading
-import time
 from collections.abc import Sequence
-from concurrent.futures import CancelledError, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import FIRST_EXCEPTION, wait
 from pathlib import Path
 from typing import Protocol
 
 from acid.errors import AcidError
 from acid.evaluation.jobs import Job, Progress
+from acid.workers import worker_pool
 
 
 class Engine(Protocol):
@@ -42,20 +38,14 @@ class Local:
                 f"the environment {here[0].name!r} lives in this process alone: evaluate it with Local(1), or name its "
                 "task as package.module:Class"
             )
-        spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(self.processes, mp_context=spawn, initializer=end_with_parent) as pool:
+        with worker_pool(self.processes) as pool:
             futures = [pool.submit(run_job, job) for job in jobs]
-            try:
-                while not all(future.done() for future in futures):
-                    progress(sum(min(sum(map(_lines, job.files)), job.size) for job in jobs), total)
-                    time.sleep(0.5)
-                for future in futures:
-                    future.result()
-            except (BrokenProcessPool, CancelledError) as error:
-                raise AcidError("a worker process died; the same command continues with what is missing") from error
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                raise
+            while wait(futures, timeout=0.5, return_when=FIRST_EXCEPTION).not_done:
+                for failed in (future for future in futures if future.done()):
+                    failed.result()
+                progress(sum(min(sum(map(_lines, job.files)), job.size) for job in jobs), total)
+            for future in futures:
+                future.result()
         progress(total, total)
 
 
@@ -64,13 +54,6 @@ def run_job(job: Job, progress: Progress | None = None) -> None:
 
     torch.set_num_threads(1)
     job.run(progress)
-
-
-def end_with_parent() -> None:
-    """A worker whose parent was killed must not go on for itself."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def _lines(path: Path) -> int:

@@ -62,7 +62,7 @@ class SearchSpec:
         kind = look_up(SEARCHES, method, "search method")
         has = {f.name for f in fields(kind)}
         chosen = {name: value for name, value in chosen.items() if value is not None}
-        for name in _SIZES:
+        for name in (*_SIZES, "std_init"):
             if name in chosen and name not in has:
                 raise AcidError(f"the search {method!r} has no {name}; leave it out")
         usual = {name: getattr(setup, name) for name in _SIZES if name in has}
@@ -74,6 +74,8 @@ class SearchSpec:
         others: dict[str, Any] = {"horizon": setup.horizon} | chosen
         spec = cls(method, **sizes, **others)
         spec.build()  # complains about sizes that make no sense
+        if spec.horizon < 1:
+            raise AcidError(f"horizon must be at least 1, got {spec.horizon}")
         return spec
 
     @classmethod

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import functools
 import json
-import multiprocessing
-import os
 import shutil
 import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import as_completed
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -25,6 +23,7 @@ from acid import tasks
 from acid.data import EpisodeWriter, concatenate
 from acid.errors import DataError
 from acid.files import GrowingFile, claim, clipped, read_bytes, replacing
+from acid.workers import worker_pool
 
 Progress = Callable[[int, int], None]
 EPISODES_PER_PART = 20
@@ -42,6 +41,8 @@ class Collection:
     def __post_init__(self) -> None:
         if self.episodes < 1:
             raise DataError(f"episodes must be at least 1, got {self.episodes}")
+        if self.seed < 0:
+            raise DataError(f"the seed must not be negative, got {self.seed}")
 
     def description(self) -> str:
         """Written into the dataset."""
@@ -82,28 +83,27 @@ def collect(
     done = collection.episodes - sum(map(len, missing.values()))
     report = progress or (lambda done, total: None)
     report(done, collection.episodes)
-    for part in (
-        _collect_here(collection, missing, processes) if cluster is None else _sent(collection, missing, cluster)
-    ):
-        done += len(missing[part])
-        report(done, collection.episodes)
+    made = _collect_here(collection, missing, processes) if cluster is None else _sent(collection, missing, cluster)
+    with closing(made):  # at once, also after Ctrl-C
+        for part in made:
+            done += len(missing[part])
+            report(done, collection.episodes)
     concatenate(list(parts), out, attributes={"collection": collection.description()})
     shutil.rmtree(folder)
     lock.close()
     return out
 
 
-def _collect_here(collection: Collection, parts: Mapping[Path, range], processes: int) -> Iterator[Path]:
+def _collect_here(collection: Collection, parts: Mapping[Path, range], processes: int) -> Generator[Path, None, None]:
     """Parts as they are written by processes of this machine."""
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_end_with_parent) as pool:
+    with worker_pool(processes) as pool:
         jobs = {pool.submit(_collect_part, collection, indices, part): part for part, indices in parts.items()}
         for job in as_completed(jobs):
             job.result()
             yield jobs[job]
 
 
-def _sent(collection: Collection, parts: Mapping[Path, range], cluster: Cluster) -> Iterator[Path]:
+def _sent(collection: Collection, parts: Mapping[Path, range], cluster: Cluster) -> Generator[Path, None, None]:
     """Parts as they come from a cluster, whose machines need not see this folder."""
     paths = list(parts)
     for number, content in cluster.map(_part_as_bytes, [(collection, parts[path]) for path in paths]):
@@ -116,13 +116,6 @@ def _part_as_bytes(collection: Collection, indices: range) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         _collect_part(collection, indices, Path(folder) / "part.h5")
         return (Path(folder) / "part.h5").read_bytes()
-
-
-def _end_with_parent() -> None:
-    """End this worker when its parent process dies."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
 def _claim(folder: Path, collection: Collection) -> GrowingFile:

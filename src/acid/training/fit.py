@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +23,7 @@ from acid.models.compact import CompactTokenizer
 from acid.training import inspection, inverse, model, tokenizer
 from acid.training.dataset import partition_of
 from acid.training.part import Job, Part, Recipe, SplittingRecipe
+from acid.workers import alone_in
 
 PARTS: dict[str, Part] = {
     "tokenizer": tokenizer.PART,
@@ -101,20 +103,21 @@ def fit(
         recipe = replace(recipe, loop=replace(recipe.loop, steps=steps))
     settings = {name: value for name, value in asdict(recipe).items() if name not in about}
     loop = settings.pop("loop")
-    train(
-        made.module,
-        made.loss,
-        partial(read_ahead, made.read, workers=workers),
-        recipe.loop,
-        folder / "run",
-        description=about | {"recipe": settings},
-        device=device,
-        progress=lambda step, losses: report("train", step, recipe.loop.steps, losses),
-        micro_batch=made.micro_batch,
-    )
-    if distributed.first():
-        about |= {"recipe": settings | {"loop": loop}, "cpu_seconds": cpu_seconds(folder / "run")} | made.measure()
-        made.save(folder, metadata=about, half_precision=recipe.half_precision)
+    with alone_in(folder / "run") if distributed.first() else nullcontext():
+        train(
+            made.module,
+            made.loss,
+            partial(read_ahead, made.read, workers=workers),
+            recipe.loop,
+            folder / "run",
+            description=about | {"recipe": settings},
+            device=device,
+            progress=lambda step, losses: report("train", step, recipe.loop.steps, losses),
+            micro_batch=made.micro_batch,
+        )
+        if distributed.first():
+            about |= {"recipe": settings | {"loop": loop}, "cpu_seconds": cpu_seconds(folder / "run")} | made.measure()
+            made.save(folder, metadata=about, half_precision=recipe.half_precision)
     distributed.wait()
     return folder
 

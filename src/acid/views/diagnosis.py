@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -109,16 +110,19 @@ def diagnose(
     *,
     problems: int = 24,
     spec: SearchSpec | None = None,
+    lam: float | None = None,
+    data: Path | None = None,
     progress: Progress = lambda done, total: None,
     device: str = "cpu",
+    precision: str = "float32",
 ) -> Diagnosis:
-    """Measure a cell on problems that are not reported."""
+    """Measure a cell on problems that are not reported, by default with the λ that was chosen."""
     kit, setup = kit_of(cell.model), cell.task_class.setup
     sizes = SMALL if kit.batch > 2 else {}
     spec = spec or SearchSpec.usual(setup, **sizes, candidates=kit.candidates[0], repeats=kit.repeats)
-    bench = Bench(cell, spec, Protocol.of(setup, episodes=problems, split="select"), device=device)
-    instances = list(cell.instances(bench.protocol))[:problems]
-    lam = cell.chosen_lambda(condition("acid"))
+    bench = Bench(cell, spec, Protocol.of(setup, episodes=problems, split="select"), device=device, precision=precision)
+    instances = list(cell.instances(bench.protocol, data))[:problems]
+    lam = cell.chosen_lambda(condition("acid")) if lam is None else lam
     assert lam is not None  # ACID has a weight
     planners = {name: bench.planner(condition(name), lam if name == "acid" else None) for name in COMPARED}
     measured, actions, inferred = [], [], []

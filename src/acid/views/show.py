@@ -17,6 +17,7 @@ def show_plan(
     spec: SearchSpec,
     *,
     lam: float | None = None,
+    data: Path | None = None,
     seed: int = 0,
     out: Path | None = None,
     device: str = "cpu",
@@ -37,7 +38,7 @@ def show_plan(
     assert scaler is not None  # every world model has one
     recording = None if rerun is None else Recording(rerun, scaler)
     bench = Bench(cell, spec, protocol, device=device, precision=precision, observer=recording)
-    drawn = cell.instances(Protocol.of(setup, episodes=problem + 1))
+    drawn = cell.instances(Protocol.of(setup, episodes=problem + 1), data)
     episode = replay(bench, name, lam, drawn.unsolved[problem])
     film = episode.film
     assert film is not None
