@@ -21,7 +21,7 @@ help:  ## Show this list
 
 setup: $(READY) gl  ## Create .venv with everything that the other targets need
 
-demo: setup  ## Plan the same Reacher problems with and without ACID
+demo: setup  ## Plan the same Rope problems with and without ACID
 	$(BIN)/acid demo
 
 test: lint gl browser  ## Lint, type check and run all tests

@@ -327,3 +327,36 @@ def test_the_commands_on_every_card_are_understood(monkeypatch: pytest.MonkeyPat
                 assert (task, model) == card.parts[-3:-1]
                 assert (card.parent / part).is_dir()
     assert len(asked) > 3 * len(cards) - 1
+
+
+def test_a_task_and_data_of_your_own(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch):
+    """What docs/own-data.md says, with the task of docs/extending.md: from recordings to an evaluation."""
+    docs = ASSETS.parents[2] / "docs"
+    blocks = re.findall(r"^```python\n(.*?)^```", (docs / "extending.md").read_text(), re.MULTILINE | re.DOTALL)
+    (task,) = [block for block in blocks if "class Slide(Task)" in block]
+    (tmp_path / "slide_task.py").write_text(task)
+    converter = re.search(r"^```python\n(.*?)^```", (docs / "own-data.md").read_text(), re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    exec(converter[1].replace("range(12)", "range(40)"), {})
+    where = ["--data", "data/slide.h5", "--out", "cell", "--task", "slide"]
+    quick = ["--steps", "2", "--batch-size", "4"]
+    cli.main(["train", "model", "lewm", *where, *quick, "--frameskip", "5"])
+    cli.main(["train", "verifier", "lewm", *where, *quick])
+    assert "it cannot check what a model imagines" in capsys.readouterr().out  # after two steps
+    own = ["slide_task:Slide", "--folder", "cell", "--data", "data/slide.h5"]
+    few = ["--conditions", "original", "acid", "--lambdas", "0.1", "--episodes", "2", "--processes", "1"]
+    cli.main(["eval", *own, *TINY, *few])
+    told = capsys.readouterr()
+    assert "drew 2 instances" in told.out
+    assert "| acid " in told.out
+    assert "acid: warning: the verifier of the cost term 'consistency' tells nothing" in told.err
+    assert {(row.task, row.model) for row in read_rows(Path("results").rglob("*.jsonl"))} == {("slide", "lewm")}
+    kept = Path("cell/instances-test.jsonl").read_bytes()
+    cli.main(["plan", *own, *TINY, "--lam", "0.1"])
+    assert "slide_task:Slide with lewm, problem 0" in capsys.readouterr().out
+    monkeypatch.setattr("acid.views.diagnosis.CANDIDATES", 3)
+    monkeypatch.setattr("acid.views.diagnosis.SMALL", {"samples": 6, "iterations": 2, "elites": 2})
+    cli.main(["diagnose", *own, "--problems", "1", "--lam", "0.1"])
+    assert "| rank correlation: goal cost, true final error" in capsys.readouterr().out
+    assert Path("cell/instances-test.jsonl").read_bytes() == kept

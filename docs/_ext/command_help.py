@@ -28,7 +28,7 @@ def sections(*command: str) -> list[str]:
     """One section, and one for each command below it, in Markdown."""
     text = help_of(*DEEPER.get(" ".join(command), command))
     title = f"{'#' * (len(command) + 1)} acid {' '.join(command)}"
-    names = NAMES.findall(text) if command else getattr(cli, "COMMANDS", NAMES.findall(text))
+    names = NAMES.findall(text) if command else cli.COMMANDS
     below = [part for name in names for part in sections(*command, name)]
     return [*([f"{title}\n\n```text\n{text}\n```"] if command else []), *below]
 

@@ -69,6 +69,9 @@ def main(arguments: list[str] | None = None) -> None:
     except ModuleNotFoundError as error:
         print(f"acid: {explain(error)}", file=sys.stderr)
         raise SystemExit(1) from None
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it closes stdout
+        raise SystemExit(1) from None
     except KeyboardInterrupt:
         print("acid: stopped; the same command continues", file=sys.stderr)
         raise SystemExit(130) from None

@@ -14,9 +14,12 @@ from acid.cli.extras import need
 from acid.cli.options import By, Cells, Compute, On, Search, SearchOptions, Where, Workers
 from acid.cli.progress import bar
 from acid.errors import AcidError
+from acid.evaluation.conditions import CONDITIONS
 
 if TYPE_CHECKING:
     from acid.evaluation import Cell, CellContender, SearchSpec
+
+_CONDITIONS = f"Of {', '.join(CONDITIONS)}. Default: original, acid, and what the task is usually compared with."
 
 
 @dataclass(frozen=True)
@@ -24,9 +27,7 @@ class Evaluate:
     """Evaluate a cell on held-out, paired episodes; continues where an earlier run stopped."""
 
     where: Cells = field(default_factory=Where)
-    conditions: tuple[str, ...] = ()
-    """Of original, acid, acid-path, control, change, turn, clipped, acid-clipped, proposal, proposal-acid, prior,
-    chance, best, noop, random and policy. Default: original, acid, and what the task is usually compared with."""
+    conditions: Annotated[tuple[str, ...], tyro.conf.arg(help=_CONDITIONS)] = ()
     lambdas: tuple[float, ...] = ()
     """λ of the conditions that have a weight, a run for each; default: the one that was chosen."""
     search: Search = field(default_factory=SearchOptions)

@@ -13,11 +13,16 @@ from acid.cli.progress import bar
 
 @dataclass(frozen=True)
 class Demo:
-    """The same problems planned with the goal cost alone and with ACID: a table, plots and videos."""
+    """The same problems planned with the goal cost alone and with ACID: a table, a picture and a film.
 
-    where: Cells = field(default_factory=Where)
+    Of all problems, the clearest is shown; the rule is printed.
+    """
+
+    where: Cells = field(default_factory=lambda: Where(task="rope"))
     episodes: int | None = None
     """Default: 40, or 8 where planning is slow (rope, granular, navigation)."""
+    data: Path | None = None
+    """Draw the problems from the held-out episodes of this dataset instead of using the shipped ones."""
     out: Path = Path("out/demo")
     processes: int = 2
     compute: On = field(default_factory=Compute)
@@ -30,6 +35,7 @@ class Demo:
                 self.where.cell(),
                 self.episodes,
                 self.out,
+                data=self.data,
                 processes=self.processes,
                 progress=progress,
                 device=self.compute.resolved,

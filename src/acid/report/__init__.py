@@ -10,7 +10,7 @@ from acid.report.figures import (
     spreads,
     success_against_budget,
 )
-from acid.report.sheet import SheetRow, sheet
+from acid.report.sheet import SheetRow, Verdict, sheet
 from acid.report.style import Look
 from acid.report.video import Panel, side_by_side
 
@@ -19,6 +19,7 @@ __all__ = [
     "Measured",
     "Panel",
     "SheetRow",
+    "Verdict",
     "consistency_per_step",
     "error_over_steps",
     "followed_steps",

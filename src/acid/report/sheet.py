@@ -11,7 +11,7 @@ import numpy as np
 
 from acid.errors import ShapeError
 from acid.report.images import as_frames, enlarge
-from acid.report.style import ALARM, INK, PAPER, QUIET, RULE, Name, font, look
+from acid.report.style import ALARM, GOOD, INK, PAPER, QUIET, RULE, Name, font, look
 
 _GAP = 6  # between frames
 _MARGIN = 16
@@ -19,6 +19,16 @@ _GROUP_GAP = 14  # between conditions
 _BAR = 4  # the coloured bar that marks a condition
 _LABELS = 104  # width of the label column
 _NOTE = 15  # height of a line of small text
+_VERDICT = 230  # width of the column that says how each row ended
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A word that is read from afar, green or red, and what it means."""
+
+    word: str
+    good: bool
+    details: Sequence[str] = ()  # lines below it
 
 
 @dataclass(frozen=True)
@@ -30,6 +40,7 @@ class SheetRow:
     frames: np.ndarray  # uint8 [T, H, W, 3]
     notes: Sequence[str] = ()  # e.g. the error at each step; empty or one per frame
     marked: Sequence[int] = ()  # frames with a red box, counted from 0
+    verdict: Verdict | None = None  # how it ended, at the right
 
 
 def sheet(
@@ -76,7 +87,7 @@ class _Layout:
         self.columns = _check(rows, start, goal, titles)
         self.has_start, self.has_goal = start is not None, goal is not None
         self.height, self.width = (side * scale for side in rows[0].frames.shape[1:3])
-        self.titles_top = _MARGIN + (26 if heading else 0)
+        self.titles_top = _MARGIN + (heading.count("\n") * 18 + 26 if heading else 0)
         self.tops: list[int] = []
         top = self.titles_top + 20
         for previous, row in zip([None, *rows], rows, strict=False):
@@ -84,7 +95,9 @@ class _Layout:
                 top += _GAP if previous.condition == row.condition else _GROUP_GAP
             self.tops.append(top)
             top += self.height + (_NOTE if row.notes else 0)
-        self.size = (self.x(self.columns + self.has_goal) + self.width + _MARGIN, top + _MARGIN)
+        self.verdicts_left = self.x(self.columns + self.has_goal) + self.width + _MARGIN
+        judged = _VERDICT if any(row.verdict for row in rows) else 0
+        self.size = (self.verdicts_left + judged, top + _MARGIN)
 
     def x(self, column: int) -> int:
         """Left edge of a column: 0 is the start, 1 to T the frames, T+1 the goal. Start and goal are set apart."""
@@ -119,7 +132,10 @@ def _check(rows: Sequence[SheetRow], start: np.ndarray | None, goal: np.ndarray 
 
 def _draw_headings(draw: Any, layout: _Layout, titles: Sequence[str], heading: str) -> None:
     if heading:
-        draw.text((_MARGIN, _MARGIN), heading, fill=INK, font=font(15, bold=True), anchor="lt")
+        first, *more = heading.split("\n")
+        draw.text((_MARGIN, _MARGIN), first, fill=INK, font=font(15, bold=True), anchor="lt")
+        for line, text in enumerate(more):
+            draw.text((_MARGIN, _MARGIN + 22 + 18 * line), text, fill=QUIET, font=font(12), anchor="lt")
     texts = dict(enumerate(titles or [""] * layout.columns, start=1))
     texts |= {0: "start"} if layout.has_start else {}
     texts |= {layout.columns + 1: "goal"} if layout.has_goal else {}
@@ -152,6 +168,12 @@ def _draw_row(
         centre = layout.x(column) + layout.width // 2
         draw.text((centre, top + layout.height + 11), note, fill=INK, font=font(10), anchor="ms")
     middle = top + layout.height // 2
+    if row.verdict is not None:
+        colour = GOOD if row.verdict.good else ALARM
+        at = layout.verdicts_left
+        draw.text((at, middle - 8), row.verdict.word, fill=colour, font=font(22, bold=True), anchor="lm")
+        for line, text in enumerate(row.verdict.details):
+            draw.text((at, middle + 14 + 15 * line), text, fill=INK, font=font(11), anchor="lm")
     draw.text((_MARGIN + _BAR + 8, middle + 9), row.kind, fill=QUIET, font=font(12), anchor="lm")
     draw.text(
         (_MARGIN + _BAR + 8, middle - 9),

@@ -19,6 +19,7 @@ QUIET = "#8a8a8a"
 RULE = "#d9d9d9"
 PAPER = "#ffffff"
 ALARM = "#d00000"
+GOOD = "#1a7f37"
 TRUE, IMAGINED = "#6e6e6e", "#0072b2"  # what happened, and what was imagined
 
 

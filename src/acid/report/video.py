@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,8 @@ import numpy as np
 
 from acid.errors import AcidError, ShapeError
 from acid.report.images import as_frames, enlarge
-from acid.report.style import INK, PAPER, QUIET, RULE, Name, font, look
+from acid.report.sheet import Verdict
+from acid.report.style import ALARM, GOOD, INK, PAPER, QUIET, RULE, Name, font, look
 
 _GAP = 8
 _MARGIN = 12
@@ -28,19 +30,34 @@ class Panel:
     frames: np.ndarray  # uint8 [T, H, W, 3]
     kind: str = ""  # "imagined", "executed"
     notes: Sequence[str] = ()  # under each frame; empty or one per frame
+    verdict: Verdict | None = None  # stamped on the last frame
 
 
-def side_by_side(path: str | Path, panels: Sequence[Panel], *, fps: float = 10, scale: int = 3) -> int:
-    """Write the video and return its number of frames."""
+def side_by_side(
+    path: str | Path,
+    panels: Sequence[Panel],
+    *,
+    fps: float = 10,
+    scale: int = 3,
+    heading: str = "",
+    seconds: float = 0,
+    hold: float = 0,
+) -> int:
+    """Write the video and return its number of frames.
+
+    seconds: shown at least so long, each frame several times if there are few. hold: then the last frame once more.
+    """
     path = Path(path)
     if path.suffix not in _FORMATS:
         raise AcidError(f"a video file must end in {' or '.join(_FORMATS)}, got {path.name!r}")
     _check(panels)
     length = max(len(panel.frames) for panel in panels)
-    frames = [_compose(panels, step, scale) for step in range(length)]
+    each = max(1, math.ceil(seconds * fps / length))
+    shown = [_compose(panels, step, scale, heading) for step in range(length)]
+    frames = [frame for frame in shown for _ in range(each)] + [shown[-1]] * round(hold * fps)
     path.parent.mkdir(parents=True, exist_ok=True)
     _write(path, frames, fps)
-    return length
+    return len(frames)
 
 
 def _check(panels: Sequence[Panel]) -> None:
@@ -56,28 +73,30 @@ def _check(panels: Sequence[Panel]) -> None:
             )
 
 
-def _compose(panels: Sequence[Panel], step: int, scale: int) -> np.ndarray:
+def _compose(panels: Sequence[Panel], step: int, scale: int, heading: str) -> np.ndarray:
     """One video frame, [H, W, 3] with even sides as video codecs want them."""
     from PIL import Image, ImageDraw
 
     widths = [panel.frames.shape[2] * scale for panel in panels]
     height = panels[0].frames.shape[1] * scale
     note = _NOTE if any(panel.notes for panel in panels) else 0
-    size = (2 * _MARGIN + sum(widths) + _GAP * (len(panels) - 1), 2 * _MARGIN + _TITLE + height + note)
+    above = _TITLE if heading else 0
+    size = (2 * _MARGIN + sum(widths) + _GAP * (len(panels) - 1), 2 * _MARGIN + above + _TITLE + height + note)
     canvas = Image.new("RGB", (size[0] + size[0] % 2, size[1] + size[1] % 2), PAPER)
     draw = ImageDraw.Draw(canvas)
     left = _MARGIN
+    if heading:
+        draw.text((_MARGIN, _MARGIN), heading, fill=INK, font=font(14, bold=True), anchor="lt")
     for panel, width in zip(panels, widths, strict=True):
-        _draw_panel(canvas, draw, panel, min(step, len(panel.frames) - 1), left, scale)
+        _draw_panel(canvas, draw, panel, min(step, len(panel.frames) - 1), (left, _MARGIN + above + _TITLE), scale)
         left += width + _GAP
     return np.asarray(canvas)
 
 
-def _draw_panel(canvas: Any, draw: Any, panel: Panel, step: int, left: int, scale: int) -> None:
+def _draw_panel(canvas: Any, draw: Any, panel: Panel, step: int, place: tuple[int, int], scale: int) -> None:
     from PIL import Image
 
-    image = enlarge(panel.frames[step], scale)
-    top = _MARGIN + _TITLE
+    image, (left, top) = enlarge(panel.frames[step], scale), place
     name = font(13, bold=True)
     title = look(panel.condition).label
     draw.text((left, top - 8), title, fill=look(panel.condition).colour, font=name, anchor="ls")
@@ -86,6 +105,12 @@ def _draw_panel(canvas: Any, draw: Any, panel: Panel, step: int, left: int, scal
         draw.text((after, top - 8), panel.kind, fill=QUIET, font=font(12), anchor="ls")
     canvas.paste(Image.fromarray(image), (left, top))
     draw.rectangle((left - 1, top - 1, left + image.shape[1], top + image.shape[0]), outline=RULE)
+    if panel.verdict is not None and step == len(panel.frames) - 1:
+        colour, (height, width) = GOOD if panel.verdict.good else ALARM, image.shape[:2]
+        draw.rectangle((left, top, left + width - 1, top + height - 1), outline=colour, width=5)
+        draw.rectangle((left, top + height - 34, left + width - 1, top + height - 1), fill=colour)
+        middle = (left + width // 2, top + height - 17)
+        draw.text(middle, panel.verdict.word, fill=PAPER, font=font(18, bold=True), anchor="mm")
     if panel.notes:
         draw.text((left, top + image.shape[0] + 14), panel.notes[step], fill=INK, font=font(11), anchor="ls")
 

@@ -57,6 +57,7 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
     metric: ClassVar[str] = "success"
     higher_is_better: ClassVar[bool] = True
     error_unit: ClassVar[str] = "states"  # of `error`
+    tolerance: ClassVar[float | None] = None  # an error below it is a success, if that is how the task is judged
     frameskip: ClassVar[int] = 5  # environment steps per model step
     episode_steps: ClassVar[int] = 200  # length of a collected episode
     setup: ClassVar[Setup] = Setup()

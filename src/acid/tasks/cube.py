@@ -31,6 +31,7 @@ class Cube(MujocoTask):
 
     name: ClassVar[str] = "cube"
     error_unit: ClassVar[str] = "m"
+    tolerance: ClassVar[float | None] = TOLERANCE
     episode_steps: ClassVar[int] = 120
     camera = "front_pixels"
     # The other parts of the integration state never change: no forces are applied, no constraint is switched off.

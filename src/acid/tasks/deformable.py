@@ -48,6 +48,7 @@ class Deformable(Task):
     metric: ClassVar[str] = "chamfer"
     higher_is_better: ClassVar[bool] = False
     error_unit: ClassVar[str] = "10 cm"
+    tolerance: ClassVar[float | None] = TOLERANCE
     frameskip: ClassVar[int] = 1
     episode_steps: ClassVar[int] = 20
     physics: ClassVar[Physics]

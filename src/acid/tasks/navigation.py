@@ -44,6 +44,7 @@ class Navigation(Task):
     metric: ClassVar[str] = "ate_waypoints"
     higher_is_better: ClassVar[bool] = False
     error_unit: ClassVar[str] = "m"
+    tolerance: ClassVar[float | None] = TOLERANCE
     frameskip: ClassVar[int] = 1
     setup: ClassVar[Setup] = Setup(
         8, budget=8, horizon=8, samples=80, iterations=1, elites=5, context=4, judges_paths=True, own_lambda=True

@@ -86,6 +86,7 @@ class PushT(Task):
 
     name: ClassVar[str] = "pusht"
     error_unit: ClassVar[str] = "tolerances"
+    tolerance: ClassVar[float | None] = 1.0
     episode_steps: ClassVar[int] = 125
 
     def __init__(self, *, size: int = 64) -> None:

@@ -21,6 +21,7 @@ class Reacher(MujocoTask):
 
     name: ClassVar[str] = "reacher"
     error_unit: ClassVar[str] = "rad"
+    tolerance: ClassVar[float | None] = TOLERANCE
     camera = "fixed"
 
     def __init__(self, *, size: int = 64, quality: Quality = "fast") -> None:

@@ -1,9 +1,10 @@
-"""The demo: the same problems planned with the goal cost alone and with ACID, as a table, plots and films."""
+"""The demo: the same problems planned with the goal cost alone and with ACID, as a table, a picture and a film."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -26,23 +27,14 @@ from acid.evaluation.jobs import Progress
 from acid.evaluation.kits import kit_of
 from acid.evaluation.play import Film
 from acid.evaluation.rows import read_rows
-from acid.report import (
-    Look,
-    Measured,
-    Panel,
-    consistency_per_step,
-    error_over_steps,
-    sheet,
-    side_by_side,
-    spreads,
-    success_against_budget,
-)
+from acid.report import Look, Measured, Panel, Verdict, error_over_steps, sheet, side_by_side, success_against_budget
 from acid.report.style import INK
-from acid.views.episodes import imagined_frames, residuals, sheet_rows
+from acid.tasks import Task
+from acid.views.episodes import amount, imagined_frames, sheet_rows
 
 SMALL = {"samples": 30, "elites": 3}  # a tenth of the published search, for models that plan in one latent vector
 COMPARED = (BASELINE, "acid", "noop")
-SHOWN = 3  # problems drawn as pictures
+GHOST = 0.35  # how strongly the goal shines through what happened
 
 
 def run(
@@ -50,6 +42,7 @@ def run(
     episodes: int | None,
     out: Path,
     *,
+    data: Path | None = None,
     processes: int = 2,
     progress: Progress = lambda done, total: None,
     device: str = "cpu",
@@ -60,62 +53,120 @@ def run(
     quick = kit.batch > 2
     spec = SearchSpec.usual(setup, **(SMALL if quick else {}), candidates=kit.candidates[0], repeats=kit.repeats)
     protocol = Protocol.of(setup, episodes=(40 if quick else 8) if episodes is None else episodes)
-    films, instances = out / "films", cell.instances(protocol)
+    films, instances = out / "films", cell.instances(protocol, data)
     jobs = []
     for name in COMPARED:
         lam = cell.chosen_lambda(condition(name))
         contender = CellContender(cell, name, lam, spec, device, precision, shares=False)
         jobs.append(Job(cell.task, (contender,), instances, protocol, out / "rows", kit.batch, True, films))
     Local(processes).run(jobs, progress)
-    rows = {name: read_rows(job.files) for name, job in zip(COMPARED, jobs, strict=True)}
+    rows = {name: {row.instance: row for row in read_rows(job.files)} for name, job in zip(COMPARED, jobs, strict=True)}
     bench = Bench(cell, spec, protocol, device=device, precision=precision)
-    pictures = _draw(bench, rows, films, out)
+    instance, why = clearest(*(list(rows[name].values()) for name in (BASELINE, "acid")))
+    both = {name: Film.load(films / name / f"{instance}.npz") for name in COMPARED if condition(name).searches}
+    pictures = _draw(bench, both, {name: rows[name][instance] for name in both}, why, out)
     shutil.rmtree(films)
     lam = cell.chosen_lambda(condition("acid"))
     return "\n".join(
         [
-            table(summarise_rows([row for some in rows.values() for row in some])),
+            table(summarise_rows([row for some in rows.values() for row in some.values()])),
             "",
             f"{protocol.episodes} held-out problems, the same for every row; {spec.label}, λ = {lam:g}, chosen on "
             "other episodes.",
-            "Look at (problems on which the two differ come first):",
-            *(f"  {path}" for path in pictures),
+            f"Shown is problem {instance}: {why}.",
+            "Look at:",
+            *(f"  {path}" for path in [*pictures, _draw_outcome(rows, bench, out)]),
         ]
     )
 
 
-def _draw(bench: Bench, rows: dict[str, list[Row]], films: Path, out: Path) -> list[Path]:
-    paths = []
-    planned = [name for name in COMPARED if condition(name).searches]
-    loaded: dict[str, list[Film]] = {name: [] for name in planned}
-    for number, instance in enumerate(_telling(rows[BASELINE], rows["acid"], SHOWN)):
-        both = {name: Film.load(films / name / f"{instance}.npz") for name in planned}
-        for name, film in both.items():
-            loaded[name].append(film)
-        path = out / f"problem-{number}.png"
-        drawn = [row for name, film in both.items() for row in sheet_rows(name, film, bench)]
-        first = both[BASELINE]
-        titles = [f"step {t + 1}" for t in range(max(len(row.frames) for row in drawn))]
-        heading = f"{bench.cell.task}, {instance}: {_outcome(rows, instance)}"
-        sheet(path, drawn, start=first.frames[0], goal=first.goal, titles=titles, heading=heading)
-        side_by_side(path.with_suffix(".mp4"), _panels(both, bench))
-        paths += [path, path.with_suffix(".mp4")]
-    return [*paths, _draw_outcome(rows, bench, out), *_draw_search(loaded, bench, out)]
+def clearest(original: Sequence[Row], acid: Sequence[Row]) -> tuple[str, str]:
+    """The instance that is shown, and the rule by which it was chosen.
+
+    The problem on which ACID's final error is the smallest share of Original's: where success counts, among those that
+    only ACID reached, if there are any.
+    """
+    other = {row.instance: row for row in original}
+    only, worse = ([r for r in acid if r.success > other[r.instance].success], [])
+    if acid[0].metric == "success":
+        worse = [row for row in acid if row.success < other[row.instance].success]
+        rule = f"of the {len(only)} that only ACID reached (only Original reached {len(worse)})"
+        if not only:
+            rule = "of all, because ACID reached none that Original missed"
+    else:
+        better = sum(row.final_error < other[row.instance].final_error for row in acid)
+        only, rule = [], f"of all {len(acid)} (ACID ends nearer to the goal on {better})"
+
+    def share(row: Row) -> float:
+        return row.final_error / max(other[row.instance].final_error, 1e-9)
+
+    return min(only or acid, key=share).instance, f"{rule}, ACID's final error is the smallest share of Original's"
 
 
-def _outcome(rows: dict[str, list[Row]], instance: str) -> str:
-    """What became of an instance under each planner."""
-    found = {name: next(row for row in rows[name] if row.instance == instance) for name in (BASELINE, "acid")}
+def _draw(bench: Bench, films: Mapping[str, Film], rows: Mapping[str, Row], why: str, out: Path) -> list[Path]:
+    """The whole episode under both planners, as a picture and as a film that may be looped."""
+    verdicts = {name: judge(row, bench.task) for name, row in rows.items()}
+    drawn, panels = [], []
+    for name, film in films.items():
+        *imagined, executed = sheet_rows(name, film, bench)
+        expected, notes, marked = rows[name].imagined_errors[: len(executed.frames)], [], []
+        if expected and len(expected) == len(rows[name].errors):  # else nothing reads errors from what is imagined
+            notes = [f"expects {error:.2f}" for error in expected]
+            marked = [int(np.argmax(np.subtract(rows[name].errors, expected)))]
+        imagined = [replace(row, kind="imagines", notes=notes, marked=marked) for row in imagined]
+        errors = [f"is {note}" for note in executed.notes]
+        happens = replace(executed, kind="happens", notes=errors, marked=marked, verdict=verdicts[name])
+        drawn += [*imagined, replace(happens, frames=ghost(executed.frames, film.goal))]
+        panels += _panels(name, film, verdicts[name], bench)
+    first = films[BASELINE]
+    titles = [f"step {t + 1}" for t in range(max(len(row.frames) for row in drawn))]
+    heading = f"{bench.cell.task}: same start, goal, world model and search. ACID also checks what the model imagines."
+    boxes = " Red boxes: where reality was most disappointing." if any(row.marked for row in drawn) else ""
+    legend = f"The goal shines faintly through what happens.{boxes}\nWhy this problem: {why}."
+    ends = {"start": first.frames[0], "goal": first.goal}
+    scale = max(1, 160 // len(first.goal))
+    sheet(out / "demo.png", drawn, **ends, titles=titles, heading=f"{heading}\n{legend}", scale=scale)
+    panels.append(Panel(Look("goal", INK), first.goal[None]))
+    paths = [out / "demo.png", out / "demo.gif", out / "demo.mp4"]
+    for path in paths[1:]:
+        side_by_side(path, panels, scale=scale, heading=heading, seconds=5, hold=2.5)
+    return paths
 
-    def outcome(row: Row) -> str:
-        return f"{'reached' if row.success else 'missed'} ({row.final_error:.2f} {row.error_unit})"
 
-    return ", ".join(f"{condition(name).look.label} {outcome(row)}" for name, row in found.items())
+def judge(row: Row, task: Task) -> Verdict:
+    """How an episode ended: reached or missed where success counts, else how far from the goal."""
+    if task.metric == "success":
+        below = [] if task.tolerance is None else [f"must be below {task.tolerance:g}"]
+        if row.success:
+            return Verdict("REACHED", True, [f"at step {row.steps}: {amount(row.final_error, task)}", *below])
+        nearest = f"nearest in {row.steps} steps: {amount(row.best_error or row.final_error, task)}"
+        return Verdict("MISSED", False, [nearest, *below])
+    near = row.final_error < 0.5 * row.initial_error
+    left = f"{'less' if near else 'more'} than half of it is left"
+    return Verdict(f"ENDS {row.final_error:.2f} OFF", near, [f"{amount(row.initial_error, task)} at the start", left])
 
 
-def _draw_outcome(rows: dict[str, list[Row]], bench: Bench, out: Path) -> Path:
+def ghost(frames: np.ndarray, goal: np.ndarray) -> np.ndarray:
+    """Frames uint8 [T, S, S, 3] through which the goal [S, S, 3] shines."""
+    return ((1 - GHOST) * frames + GHOST * goal).round().astype(np.uint8)
+
+
+def _panels(name: str, film: Film, verdict: Verdict, bench: Bench) -> list[Panel]:
+    """What was imagined, if it can be drawn, beside what happened."""
+    look, frames = condition(name).look, np.stack(film.frames)
+    notes = [f"step {step}: error {amount(error, bench.task)}" for step, error in enumerate(film.errors)]
+    happened = Panel(look, ghost(frames, film.goal), "happens", notes, verdict)
+    imagined = imagined_frames(film, bench)
+    if imagined is None:
+        return [happened]
+    shown = np.concatenate([frames[:1], imagined])
+    held = np.minimum(-(-np.arange(len(frames)) // bench.task.frameskip), len(shown) - 1)
+    return [Panel(look, shown[held], "imagines"), happened]  # each imagined frame until its step is done
+
+
+def _draw_outcome(rows: Mapping[str, Mapping[str, Row]], bench: Bench, out: Path) -> Path:
     """Success with intervals, or the error over the steps where success is not what counts."""
-    found = {s.condition: s for s in summarise_rows([row for some in rows.values() for row in some])}
+    found = {s.condition: s for s in summarise_rows([row for some in rows.values() for row in some.values()])}
     if bench.task.metric == "success":
         bars = {condition(name).look: Measured(s.mean, s.low, s.high) for name, s in found.items()}
         planners = {condition(n).look: {bench.spec.samples: bars[condition(n).look]} for n in (BASELINE, "acid")}
@@ -123,7 +174,7 @@ def _draw_outcome(rows: dict[str, list[Row]], bench: Bench, out: Path) -> Path:
         title = "success with 95 % intervals"
         success_against_budget(out / "success.png", planners, baselines={idle: bars[idle]}, title=title)
         return out / "success.png"
-    curves = {condition(name).look: _curve(some) for name, some in rows.items()}
+    curves = {condition(name).look: _curve(list(some.values())) for name, some in rows.items()}
     unit = bench.task.error_unit
     error_over_steps(out / "error.png", {bench.cell.task: curves}, error=f"error ({unit})", step="model steps")
     return out / "error.png"
@@ -133,47 +184,3 @@ def _curve(rows: Sequence[Row]) -> list[Measured]:
     values = np.array([[row.initial_error, *row.errors] for row in rows])
     half = 1.96 * values.std(0, ddof=min(1, len(values) - 1)) / np.sqrt(len(values))
     return [Measured(m, m - h, m + h) for m, h in zip(values.mean(0).tolist(), half.tolist(), strict=True)]
-
-
-def _draw_search(films: dict[str, list[Film]], bench: Bench, out: Path) -> list[Path]:
-    """Residuals of the imagined steps, and how the spreads of the costs develop while ACID searches."""
-    first = {name: [residuals(film)[: bench.spec.horizon] for film in some] for name, some in films.items()}
-    shortest = min(len(one) for some in first.values() for one in some)
-    paths = []
-    if shortest:
-        steps = {condition(name).look: np.stack([one[:shortest] for one in some]) for name, some in first.items()}
-        paths.append(out / "consistency.png")
-        consistency_per_step(paths[-1], steps, title="Residual per imagined step")
-    plans = [plan for film in films["acid"] for plan in film.plans if "consistency" in plan.spreads]
-    if plans:
-        goal, consistency = (np.stack([p.spreads[n] for p in plans], 1) for n in ("goal", "consistency"))
-        weight = np.stack([plan.weights["consistency"] for plan in plans], 1)
-        paths.append(out / "spreads.png")
-        curves = {condition("acid").look: (goal, consistency, weight)}
-        spreads(paths[-1], curves, title="Spread of the costs while searching")
-    return paths
-
-
-def _panels(both: dict[str, Film], bench: Bench) -> list[Panel]:
-    panels = []
-    for name, film in both.items():
-        look, frames = condition(name).look, np.stack(film.frames)
-        imagined = imagined_frames(film, bench)
-        if imagined is not None:
-            shown = np.concatenate([frames[:1], imagined])
-            held = np.minimum(np.arange(len(frames)) // bench.task.frameskip, len(shown) - 1)
-            panels.append(Panel(look, shown[held], "imagined"))  # held until the next imagined frame
-        panels.append(Panel(look, frames, "executed"))
-    return [*panels, Panel(Look("goal", INK), both[BASELINE].goal[None])]
-
-
-def _telling(original: Sequence[Row], acid: Sequence[Row], count: int) -> list[str]:
-    """Instances on which the two differ, first those that only ACID solves, or where its error is much smaller."""
-    other = {row.instance: row for row in original}
-    scale = float(np.mean([row.initial_error for row in original]))
-
-    def order(row: Row) -> tuple[float, float]:
-        gain = int(row.success) - int(other[row.instance].success)
-        return -abs(gain) * 2 - gain, (row.final_error - other[row.instance].final_error) / scale
-
-    return [row.instance for row in sorted(acid, key=order)[:count]]

@@ -41,12 +41,17 @@ def residuals(film: Film) -> np.ndarray:
     return np.concatenate([plan.residuals for plan in film.plans]) if film.plans else np.zeros(0)
 
 
+def amount(error: float, task: tasks.Task) -> str:
+    """An error with its unit."""
+    return f"{error:.2f} {'× ' if task.error_unit[0].isdigit() else ''}{task.error_unit}"
+
+
 def sheet_rows(name: str, film: Film, bench: Bench) -> list[SheetRow]:
     """Imagined above executed at every model step, with residuals and errors; without a decoder only executed."""
     frames, imagined = executed_frames(film, bench), imagined_frames(film, bench)
     errors = (film.errors[:: bench.task.frameskip][1:] or film.errors[-1:])[: len(frames)]
     look = condition(name).look
-    rows = [SheetRow(look, "executed", frames, [f"{error:.2f} {bench.task.error_unit}" for error in errors])]
+    rows = [SheetRow(look, "executed", frames, [amount(error, bench.task) for error in errors])]
     if imagined is None:
         return rows
     notes = [f"residual {value:.1f}" for value in residuals(film)[: len(imagined)]]
