@@ -37,9 +37,7 @@ COMMANDS = {
     "eval": Command("acid.cli.evaluate:Evaluate", "compare conditions on held-out, paired episodes", ("evaluation",)),
     "results": Command("acid.cli.evaluate:Results", "summarise what is in a folder of results", ("evaluation",)),
     "reproduce": Command("acid.cli.reproduce:Reproduce", "run or resume a table of the paper", ("evaluation",)),
-    "report": Command(
-        "acid.cli.report:Report", "write one HTML page with everything in results", ("evaluation", "report")
-    ),
+    "report": Command("acid.cli.report:Report", "write one page with all results", ("evaluation", "report")),
     "diagnose": Command("acid.cli.plan:Diagnose", "why ACID helps in a cell, or not", ("evaluation",)),
     "inspect": Command("acid.cli.inspect:Inspect", "what a model and its verifier know, from recorded data", ("data",)),
     "card": Command("acid.cli.plan:Card", "write the model card of a cell", ("evaluation",)),

@@ -10,7 +10,7 @@ EXTRAS = {  # as in pyproject.toml; by the names under which packages are import
     "cli": ("tyro", "tqdm", "rich"),
     "data": ("h5py", "hdf5plugin"),
     "evaluation": ("h5py", "hdf5plugin", "gymnasium", "scipy"),
-    "report": ("matplotlib", "imageio", "PIL"),
+    "report": ("matplotlib", "imageio", "PIL", "jinja2", "markdown_it"),
     "reacher": ("mujoco", "dm_control"),
     "pusht": ("gym_pusht", "pymunk"),
     "cube": ("ogbench",),
