@@ -27,8 +27,8 @@ def worker_pool(processes: int) -> Iterator[ProcessPoolExecutor]:
             try:
                 yield pool
             except BaseException:
-                ours.close()  # before the pool waits for what is under way
-                pool.shutdown(wait=False, cancel_futures=True)
+                ours.close()  # so that the pool need not wait for what is under way
+                pool.shutdown(cancel_futures=True)
                 raise
     except (BrokenProcessPool, CancelledError) as error:
         raise AcidError(
