@@ -11,6 +11,7 @@ EXTRAS = {  # as in pyproject.toml; by the names under which packages are import
     "data": ("h5py", "hdf5plugin"),
     "evaluation": ("h5py", "hdf5plugin", "gymnasium", "scipy"),
     "report": ("matplotlib", "imageio", "PIL", "jinja2", "markdown_it"),
+    "serve": ("websockets", "msgpack", "prometheus_client", "PIL"),
     "reacher": ("mujoco", "dm_control"),
     "pusht": ("gym_pusht", "pymunk"),
     "cube": ("ogbench",),
