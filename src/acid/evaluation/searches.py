@@ -116,7 +116,11 @@ class SearchSpec:
         return [(letter, size) for letter, size, name in pairs if name in has and size is not None]
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """For rows. Feedback is told only where there is some, as in rows from before it was an option."""
+        content = asdict(self)
+        if self.execute is None:
+            del content["execute"], content["shrinks"]
+        return content
 
 
 @functools.cache
