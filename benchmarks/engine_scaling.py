@@ -1,8 +1,8 @@
-"""How many workers can one driver keep busy? Measured with the driver's own code, and simulated from two numbers.
+"""How many workers can one driver keep busy? Measured with the driver's own code, and simulated from three numbers.
 
 A driver hands out batches of episodes and writes the rows that come back. Here its workers are threads that wait as
 long as a batch takes instead of planning, so that many fit on one core; handing out, checking and writing are real.
-The simulation knows the length of a batch and how long the driver needs for one, which is measured with one worker.
+The simulation knows the length of a batch, how long the driver needs for one, and how long before the first.
 Times are wall times, because waiting is the point; on a busy machine give longer batches.
 
     python benchmarks/engine_scaling.py [--workers 1 2 4 8 16 32] [--seconds 0.2] [--repeats 5] [--json]
@@ -37,10 +37,12 @@ class Waiting(Cluster):
     workers: int
     seconds: float
     played: Sequence[Row]
-    driver: float = 0.0  # seconds between asking for one result and for the next
+    driver: float = 0.0  # seconds that it kept the results
+    begun: float = 0.0  # when it handed out the first batch
 
     def map(self, function: Callable[..., Any], items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
         assert function is _play
+        self.begun = time.perf_counter()
         with ThreadPoolExecutor(self.workers) as pool:
             futures = {pool.submit(self._wait, *item): number for number, item in enumerate(items)}
             for future in as_completed(futures):
@@ -77,6 +79,7 @@ def measure(workers: Sequence[int], seconds: float, repeats: int) -> dict[str, A
         size = len(rows[0].to_json().__repr__())
         found: dict[int, list[float]] = {count: [] for count in workers}
         driver: list[float] = []
+        opening: list[float] = []
         for repeat in range(repeats):
             for count in workers:
                 cluster = Waiting(count, seconds, rows)
@@ -85,11 +88,13 @@ def measure(workers: Sequence[int], seconds: float, repeats: int) -> dict[str, A
                 cluster.run([fresh], lambda done, total: None)
                 found[count].append(time.perf_counter() - before)
                 driver.append(cluster.driver / len(fresh.batches))
-    cost = statistics.median(driver)
+                opening.append(cluster.begun - before)
+    cost, start = statistics.median(driver), statistics.median(opening)
     batches = len(range(0, 200, EPISODES))
     return {
         "seconds_of_a_batch": seconds,
         "driver_seconds_of_a_batch": cost,
+        "seconds_before_the_first": start,
         "bytes_of_a_row": size,
         "points": [
             {
@@ -97,7 +102,7 @@ def measure(workers: Sequence[int], seconds: float, repeats: int) -> dict[str, A
                 "measured": statistics.median(times),
                 "least": min(times),
                 "most": max(times),
-                "simulated": simulate(count, batches, seconds, cost),
+                "simulated": start + simulate(count, batches, seconds, cost),
             }
             for count, times in found.items()
         ],
@@ -120,7 +125,8 @@ def simulate(workers: int, batches: int, seconds: float, driver: float) -> float
 def describe(result: dict[str, Any]) -> str:
     lines = [
         f"200 episodes in batches of {EPISODES} that take {result['seconds_of_a_batch']:.2f} s; "
-        f"the driver needs {result['driver_seconds_of_a_batch'] * 1000:.1f} ms for one; "
+        f"the driver needs {result['driver_seconds_of_a_batch'] * 1000:.1f} ms for one, and "
+        f"{result['seconds_before_the_first']:.2f} s before the first; "
         f"a row has about {result['bytes_of_a_row']} bytes"
     ]
     for point in result["points"]:
