@@ -16,7 +16,8 @@ say "The core alone: torch, numpy, safetensors"
 install core torch
 install core "$wheel"
 core/bin/python -c 'import acid; from acid.views.health import plan; print(acid.__version__, plan())'
-if core/bin/acid --help >out.txt 2>&1; then echo "acid --help should say what to install" >&2; exit 1; fi
+core/bin/acid --help >/dev/null
+if core/bin/acid demo >out.txt 2>&1; then echo "acid demo should say what to install" >&2; exit 1; fi
 grep "pip install 'acid-planning\[cli\]'" out.txt
 if grep Traceback out.txt; then exit 1; fi
 

@@ -1,23 +1,27 @@
-"""The guides and the README are true: every Python block runs, every link leads somewhere."""
+"""The guides and the README are true: Python blocks run, commands are understood, links lead somewhere."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
+import tyro
 from torch import Tensor
 
-from acid import ActionScaler
+from acid import ActionScaler, cli
 from acid.verifier import Directions
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 WORD_BY_WORD = {"own-world-model.md", "own-data.md"}  # these take nothing for granted
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+ADDED = {"tiny"}  # a world model that a reader of Extending adds
+SHELL = re.compile(r"^```sh\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:)([^)#\s]+)[^)]*\)")
 
 
@@ -97,6 +101,36 @@ def test_the_python_blocks_of_a_page_run_in_order(page: Path, tmp_path: Path, mo
 def test_relative_links_lead_to_files(page: Path) -> None:
     targets = LINK.findall(page.read_text(encoding="utf-8"))
     assert [target for target in targets if not (page.parent / target).exists()] == []
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The `acid` lines of a page's shell blocks, as arguments; what a shell would do with the output is cut off."""
+    lines = [line for block in SHELL.findall(page.read_text(encoding="utf-8")) for line in block.splitlines()]
+    found = [shlex.split(line.partition(" > ")[0], comments=True)[1:] for line in lines if line.startswith("acid ")]
+    return [arguments for arguments in found if not ADDED & set(arguments)]
+
+
+class Parsed:
+    """A command that was understood and is not run."""
+
+    def __init__(self, command: object) -> None:
+        self._command = command
+
+    def __getattr__(self, name: str) -> object:
+        return (lambda *_: None) if name in ("run", "train") else getattr(self._command, name)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.name)
+def test_the_command_line_understands_what_a_page_tells_it(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parse = tyro.cli
+    monkeypatch.setattr(tyro, "cli", lambda *given, **options: Parsed(parse(*given, **options)))
+    refused = []
+    for arguments in commands(page):
+        try:
+            cli.main(arguments)
+        except SystemExit as stopped:  # help ends with 0, a mistake with something else
+            refused += [arguments] if stopped.code else []
+    assert refused == []
 
 
 def test_the_guides_have_blocks_to_run() -> None:
