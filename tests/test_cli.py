@@ -360,3 +360,26 @@ def test_a_task_and_data_of_your_own(tmp_path: Path, capsys, monkeypatch: pytest
     cli.main(["diagnose", *own, "--problems", "1", "--lam", "0.1"])
     assert "| rank correlation: goal cost, true final error" in capsys.readouterr().out
     assert Path("cell/instances-test.jsonl").read_bytes() == kept
+
+
+def test_reproduce_all_says_what_would_run(tmp_path: Path, capsys):
+    cli.main(["reproduce", "all", "--dry-run", "--results", str(tmp_path)])
+    told = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    from acid.tables import TABLES
+
+    assert told.keys() == TABLES.keys()
+    assert told["planning"].endswith("episodes, time unknown")
+    assert told["idm"] == "nothing to evaluate"
+    assert not list(tmp_path.iterdir())
+
+
+def test_weights_of_the_published_size_are_the_users_own(tmp_path: Path, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["reproduce", "planning", "--scale", "paper"])
+    assert "weights of the published size are not shipped: train them" in capsys.readouterr().err
+    own = tmp_path / "reacher"
+    own.mkdir()
+    (own / "lewm").symlink_to(ASSETS / "reacher" / "lewm", target_is_directory=True)
+    with pytest.raises(SystemExit):
+        cli.main(["reproduce", "planning", "--scale", "paper", "--folder", str(tmp_path), "--no-evaluate"])
+    assert "was trained at the scale 'lite', not 'paper'" in capsys.readouterr().err

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from acid.errors import AcidError, UnknownNameError
+from acid.errors import AcidError, CheckpointError, UnknownNameError
 from acid.evaluation import (
     CONDITIONS,
     Bench,
@@ -23,7 +23,9 @@ from acid.evaluation import (
     condition,
     play,
 )
+from acid.evaluation.asked import Asked
 from acid.evaluation.conditions import terms
+from acid.evaluation.disturbances import MaskedAgent, PushedAgent
 from acid.evaluation.jobs import CellContender
 from acid.evaluation.play import render_states
 from acid.evaluation.pools import PoolAgent
@@ -94,7 +96,9 @@ def test_conditions_of_a_latent_model_plan(latent: Bench, name: str):
     assert (planner.bounds is not None) == ("clipped" in name)
 
 
-VARIANTS = ("constant",)  # of ACID, for studies
+EULER = ("acid-2-steps", "acid-5-steps", "acid-10-steps", "acid-noise", "acid-noise-10-steps")
+VARIANTS = ("constant", *EULER)  # of ACID, for studies
+DISTURBED = ("original-masked", "acid-masked", "original-pushed", "acid-pushed")
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -103,6 +107,47 @@ def test_variants_of_acid_search_with_a_consistency_of_their_own(latent: Bench, 
     _, term = latent.planner(condition(name), 0.5).cost.active
     assert term.name.startswith("consistency")
     assert term.weight == (Constant(0.5) if name == "constant" else Adaptive(0.5))
+
+
+def test_a_verifier_may_be_asked_in_another_way(latent: Bench):
+    verifier = latent.kit.verifier
+    generator = torch.Generator().manual_seed(0)
+    shape = (2, 3, 4, verifier.config.tokens, verifier.config.latent_size)
+    before, after = (torch.randn(shape, generator=generator) for _ in range(2))
+    usual = verifier.infer(before, after)
+    assert torch.equal(Asked(verifier).infer(before, after), usual)
+    many = Asked(verifier, steps=5).infer(before, after)
+    assert torch.equal(many, verifier.infer(before, after, steps=5))
+    noisy = Asked(verifier, random_start=True).infer(before, after)
+    assert not torch.equal(noisy, usual)
+    alone = Asked(verifier, random_start=True).infer(before[1:], after[1:])
+    assert torch.allclose(noisy[1:], alone, atol=1e-6)  # whichever problems are planned for together
+
+
+@pytest.mark.parametrize("name", DISTURBED)
+def test_disturbed_agents_plan_like_others(latent: Bench, name: str):
+    agent = condition(name).build(latent, weight(name))
+    assert isinstance(agent, MaskedAgent if name.endswith("masked") else PushedAgent)
+    assert not condition(name).pools
+
+
+def test_a_verifier_is_borrowed_from_the_other_model_of_the_task():
+    spec = SearchSpec.usual(Cell("cube", "lewm").task_class.setup)
+    bench = Bench(Cell("cube", "lewm"), spec, Protocol(episodes=1))
+    assert bench.lender == Cell("cube", "pldm")
+    swapped = bench.cost(condition("acid-swapped"), 0.5).terms[1]
+    own = bench.cost(condition("acid"), 0.5).terms[1]
+    assert swapped.weight == own.weight
+    assert swapped.view.verifier is bench.borrowed_verifier
+    assert own.view.verifier is bench.kit.verifier
+    checkpoints = bench.provenance(condition("acid-swapped")).checkpoints
+    assert checkpoints["borrowed_verifier"] != checkpoints["verifier"]
+    with pytest.raises(CheckpointError, match="verifier does not fit: its latent_size is 32, not 64"):
+        _ = Bench(REACHER, spec, Protocol(episodes=1)).borrowed_verifier
+    rope = Cell("rope", "dinowm")
+    alone = Bench(rope, SearchSpec.usual(rope.task_class.setup), Protocol(episodes=1))
+    with pytest.raises(AcidError, match="'acid-swapped' does not apply to rope with dinowm: the task has no other"):
+        condition("acid-swapped").check_applies(alone)
 
 
 def test_agents_that_do_not_search(latent: Bench):
@@ -259,6 +304,8 @@ def test_every_condition_is_tried_here():
     tried = {
         *PLANNED,
         *VARIANTS,
+        *DISTURBED,
+        "acid-swapped",
         "noop",
         "random",
         "policy",

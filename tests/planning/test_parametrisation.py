@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from planning_toys import ACTION, HORIZON, SEARCHES, Integrator, Verifier, planner, problem
@@ -18,6 +20,7 @@ from acid.planning import (
     DecodedDistance,
     Free,
     GoalDistance,
+    HeadedLine,
     Planner,
     StraightLine,
     acid_cost,
@@ -246,3 +249,15 @@ def test_what_does_not_go_together_is_refused() -> None:
         Arc(ActionScaler((0.0, 0.0), (1.0, 1.0)))
     with pytest.raises(PlanningError, match="a pool is what CEM draws"):
         draw_pool(planner(SEARCHES["mppi"], cost=acid_cost(Verifier())), problem())
+
+
+def test_a_headed_line_first_turns_to_where_it_leads():
+    scaler = ActionScaler(mean=(0.3, 0.0, 0.0), std=(0.9, 1.0, 1.0))
+    line = HeadedLine(mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0), scaler=scaler)
+    variables = torch.tensor([[[0.1, 0.2, 0.25]]])
+    actions = line(variables, 4)
+    assert actions.shape == (1, 4, 3)
+    assert torch.allclose(actions[0, :, :2], variables[0, :, :2].expand(4, 2))  # the same displacement at every step
+    heading = math.atan2(0.2, 0.1 * 0.9 + 0.3)
+    assert torch.allclose(actions[0, :, 2], torch.tensor([heading, 0, 0, 0.25 * math.pi]))
+    assert torch.allclose(line(variables, 1)[0, 0, 2], torch.tensor(heading + 0.25 * math.pi))

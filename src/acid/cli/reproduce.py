@@ -5,14 +5,17 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Union
+from typing import Annotated, Any, ClassVar, Literal, Union
 
 import tyro
 
 from acid.cli.extras import need
 from acid.cli.options import By, Compute, On, Workers
 from acid.cli.progress import bar
+from acid.errors import AcidError
 from acid.tables import TABLES, Findings, Options, Table, choose, reproduce, write
+
+Scale = Literal["lite", "paper"]
 
 
 @dataclass(frozen=True)
@@ -32,20 +35,19 @@ class _Reproduce:
     """Run what is missing; otherwise the table is made of the rows that are there."""
     figures: Path | None = None
     """Also draw the figures of the table into this folder."""
+    scale: Scale = "lite"
+    """paper: world models of the published size. They are not shipped: pass --folder; rows go to RESULTS/paper."""
     workers: By = field(default_factory=Workers)
     compute: On = field(default_factory=Compute)
 
     def run(self) -> None:
         if self.figures is not None:
             need("--figures", "report")
-        options = Options(
-            results=self.results,
-            folder=self.folder,
+        options = _options(
+            self,
             episodes=self.episodes,
             tasks=tuple(getattr(self, "tasks", ())),
             models=tuple(getattr(self, "models", ())),
-            device=self.compute.resolved,
-            precision=self.compute.planning_precision,
         )
         findings, engine = Findings(self.table, options), self.workers.make()
         if self.choose:
@@ -74,7 +76,56 @@ def _command(table: Table) -> Any:
     return Annotated[made, tyro.conf.subcommand(table.name)]
 
 
-Tables: Any = Union[tuple(_command(table) for table in TABLES.values())]  # noqa: UP007
+def _options(asked: Any, **more: Any) -> Options:
+    """What tables are made of; weights of the published size are never mixed with others."""
+    if asked.scale == "paper" and asked.folder is None:
+        raise AcidError(
+            "weights of the published size are not shipped: train them with `acid train ... --scale paper`, then pass "
+            "--folder FOLDER, which holds TASK/MODEL"
+        )
+    return Options(
+        results=asked.results / "paper" if asked.scale == "paper" else asked.results,
+        folder=asked.folder,
+        device=asked.compute.resolved,
+        precision=asked.compute.planning_precision,
+        scale=None if asked.scale == "lite" else asked.scale,
+        **more,
+    )
+
+
+@dataclass(frozen=True)
+class ReproduceAll:
+    """Every table and figure, one after the other. Says first what will run and how long it takes; may be resumed."""
+
+    folder: Path | None = None
+    """Checkpoints of your own, one that holds TASK/MODEL; default: the shipped ones."""
+    results: Path = Path("results")
+    dry_run: bool = False
+    """Only say what would run."""
+    scale: Scale = "lite"
+    """paper: world models of the published size. They are not shipped: pass --folder; rows go to RESULTS/paper."""
+    workers: By = field(default_factory=Workers)
+    compute: On = field(default_factory=Compute)
+
+    def run(self) -> None:
+        from acid.tables.outlook import outlook
+
+        options = _options(self)
+        every = [Findings(table, options) for table in TABLES.values()]
+        for findings in every:
+            print(f"{findings.table.name:12s} {outlook(findings)}", flush=True)
+        if self.dry_run:
+            return
+        for findings in every:
+            name = findings.table.name
+            with bar(f"reproduce {name}", "episode") as progress:
+                reproduce(findings, self.workers.make(), progress, say=print)
+            write(findings)
+            print(f"wrote {options.results / name}.md", flush=True)
+
+
+_EVERY = (*(_command(table) for table in TABLES.values()), Annotated[ReproduceAll, tyro.conf.subcommand("all")])
+Tables: Any = Union[_EVERY]  # noqa: UP007
 
 
 @dataclass(frozen=True)

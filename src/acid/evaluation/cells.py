@@ -252,7 +252,8 @@ class Bench:
 
     def cost(self, condition: Condition, lam: float | None) -> Cost:
         """What a condition's search minimises. All report consistency; only ACID's search sees it."""
-        term = [] if condition.terms is None else condition.terms(self.kit, 0.0 if lam is None else lam)
+        kit = self.kit.asking(self.borrowed_verifier) if condition.borrows else self.kit
+        term = [] if condition.terms is None else condition.terms(kit, 0.0 if lam is None else lam)
         report = [measured(self.kit)]
         return Cost([self.kit.goal(), *term, *(r for r in report if r.name not in {t.name for t in term})])
 
@@ -269,8 +270,35 @@ class Bench:
             observer=self._observer,
         )
 
+    @cached_property
+    def lender(self) -> Cell | None:
+        """The first other world model of the task with a verifier: among the shipped ones, or beside the folder."""
+        cell = self.cell
+        others = sorted(path for path in cell.root.parent.glob("*") if path.name != cell.root.name)
+        found = next((path for path in others if (path / "model").is_dir() and (path / "verifier").is_dir()), None)
+        if found is None:
+            return None
+        return Cell(cell.task, found.name, None if cell.folder is None else found, cell.user)
+
+    @cached_property
+    def borrowed_verifier(self) -> Verifier:
+        """The lender's, which must fit this model's latents and actions."""
+        if self.lender is None:
+            raise AcidError(f"there is no other world model beside {self.cell.root} whose verifier could be borrowed")
+        verifier, own = Verifier.load(self.lender.root / "verifier", device=self._device), self.kit.verifier
+        for name in ("latent_size", "tokens", "action_size"):
+            theirs, ours = getattr(verifier.config, name), getattr(own.config, name)
+            if theirs != ours:
+                raise CheckpointError(
+                    f"{self.lender.root / 'verifier'} does not fit: its {name} is {theirs}, not {ours}"
+                )
+        return verifier
+
     def provenance(self, condition: Condition) -> Provenance:
-        return Provenance(self.cell.fingerprints(condition.needs))
+        own = self.cell.fingerprints(condition.needs)
+        if condition.borrows and self.lender is not None:
+            own["borrowed_verifier"] = self.lender.fingerprints(["verifier"])["verifier"]
+        return Provenance(own)
 
 
 def shipped() -> list[str]:

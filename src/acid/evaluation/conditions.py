@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from acid.errors import AcidError, look_up, named
 from acid.evaluation.agents import Agent, NoOpAgent, PlanningAgent, PolicyAgent, RandomAgent
+from acid.evaluation.asked import Asked
+from acid.evaluation.disturbances import MaskedAgent, PushedAgent
 from acid.evaluation.kits import Kit
 from acid.evaluation.pools import Chooser, JudgedPool, PoolAgent
 from acid.evaluation.protocol import plan_seed
@@ -49,6 +51,8 @@ class Condition:
     agent: Callable[[Bench], Agent] | None = None
     needs: tuple[str, ...] = ("model", "verifier")  # parts of a cell
     lambda_of: str | None = None  # another condition whose λ is used
+    borrows: bool = False  # the verifier is that of another world model of the task
+    disturb: Callable[[Agent, Bench], Agent] | None = None  # what happens to the agent
     refuses: Refusal = _always
 
     @property
@@ -59,7 +63,8 @@ class Condition:
     @property
     def pools(self) -> bool:
         """Whether it draws the candidates that others draw too, so that they may share them."""
-        return self.searches and not self.bounded and not self.proposes
+        own = self.bounded or self.proposes or self.borrows or self.disturb is not None
+        return self.searches and not own
 
     @property
     def chosen_as(self) -> str:
@@ -91,7 +96,10 @@ class Condition:
             return PoolAgent(bench.shared_pool, choose, uses=uses)
         planner = bench.planner(self, lam)
         left = bench.protocol.steps_left if bench.spec.shrinks else None
-        return PlanningAgent(planner, bench.spec.execute, initial=bench.initial, readout=bench.readout, steps_left=left)
+        agent = PlanningAgent(
+            planner, bench.spec.execute, initial=bench.initial, readout=bench.readout, steps_left=left
+        )
+        return agent if self.disturb is None else self.disturb(agent, bench)
 
 
 def _cheapest(bench: Bench, condition: Condition, lam: float | None) -> Chooser:
@@ -166,6 +174,25 @@ def _consistency(*parts: str) -> Callable[[Kit, float], Sequence[Term]]:
 _ALL_DIRECTIONS = _consistency("all")
 
 
+def _asked(name: str, **how: Any) -> Callable[[Kit, float], Sequence[Term]]:
+    """ACID's term of a verifier that is asked in another way, under a name of its own."""
+    return lambda kit, lam: [
+        replace(kit.asking(Asked(kit.verifier, **how)).consistency(Adaptive(lam)), name=f"consistency_{name}")
+    ]
+
+
+def _masked(agent: Agent, bench: Bench) -> Agent:
+    return MaskedAgent(agent)
+
+
+def _pushed(agent: Agent, bench: Bench) -> Agent:
+    return PushedAgent(agent, *bench.task.action_bounds, steps=bench.task.frameskip)
+
+
+def _refuse_lending(bench: Bench) -> str | None:
+    return None if bench.lender is not None else "the task has no other world model whose verifier could be borrowed"
+
+
 # Colours after Okabe and Ito, safe for colour-blind readers. ACID is the only strong blue, Original the only dark grey.
 _ALL = (
     Condition("original", Look("Original", "#6e6e6e", "s")),
@@ -188,6 +215,52 @@ _ALL = (
         "constant",  # its λ is the weight itself
         Look("Constant weight", "#cc6677", "o"),
         lambda kit, lam: [kit.consistency(Constant(lam))],
+    ),
+    *(
+        Condition(
+            f"acid-{steps}-steps",
+            Look(f"ACID, {steps} Euler steps", colour, "X"),
+            _asked(f"{steps}_steps", steps=steps),
+            lambda_of="acid",
+        )
+        for steps, colour in ((2, "#1f78b4"), (5, "#33a02c"), (10, "#6a3d9a"))
+    ),
+    Condition(
+        "acid-noise", Look("ACID from noise", "#b15928", "X"), _asked("noise", random_start=True), lambda_of="acid"
+    ),
+    Condition(
+        "acid-noise-10-steps",
+        Look("ACID from noise, 10 Euler steps", "#fb9a99", "X"),
+        _asked("noise_10_steps", random_start=True, steps=10),
+        lambda_of="acid",
+    ),
+    Condition(
+        "acid-swapped",
+        Look("ACID, another model's verifier", "#a6761d", "o"),
+        _ALL_DIRECTIONS,
+        borrows=True,
+        lambda_of="acid",
+        refuses=_refuse_lending,
+    ),
+    *(
+        made
+        for name, disturb in (("masked", _masked), ("pushed", _pushed))
+        for made in (
+            Condition(
+                f"original-{name}",
+                Look(f"Original, {name}", "#6e6e6e", "<" if name == "masked" else ">"),
+                disturb=disturb,
+                refuses=_refuse_clipping,
+            ),
+            Condition(
+                f"acid-{name}",
+                Look(f"ACID, {name}", "#0072b2", "<" if name == "masked" else ">"),
+                _ALL_DIRECTIONS,
+                disturb=disturb,
+                lambda_of="acid",
+                refuses=_refuse_clipping,
+            ),
+        )
     ),
     Condition("control", Look("‖a‖² control", "#e69f00", "^"), lambda kit, lam: [ActionNorm(Adaptive(lam))]),
     Condition(

@@ -5,9 +5,10 @@ A model that is not named here is planned with in its latent space, which suits 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from acid.planning import (
     Arc,
     DecodedDistance,
     GoalDistance,
+    HeadedLine,
     Parametrisation,
     Planner,
     StraightLine,
@@ -52,6 +54,13 @@ class Kit:
         """Model and verifier must belong together."""
         if self.verifier.scaler != self.model.scaler:
             raise CheckpointError("the verifier was fitted with other action statistics than the model; fit it again")
+
+    def asking(self, verifier: Any) -> Self:
+        """The same kit with another verifier."""
+        other = copy.copy(self)
+        other.__dict__.pop("view", None)  # some keep it, and it is the old verifier's
+        other.verifier = verifier
+        return other
 
     def goal(self) -> Term:
         return GoalDistance()
@@ -107,7 +116,7 @@ class TokenKit(Kit):
 class NavigationKit(Kit):
     """NWM: frames are compared as pictures, and candidates are motions around the robot's current speed."""
 
-    candidates = ("arc", "line")
+    candidates = ("arc", "line", "nwm")
     starts_from_last_action = True
     repeats = 3
     batch = 1
@@ -145,7 +154,8 @@ class NavigationKit(Kit):
 
     def parametrisation(self, candidates: str) -> Parametrisation:
         speed, rate = (spread * STEP_SECONDS / SCALER.std[i] for spread, i in zip(self.SPREAD, (0, 2), strict=True))
-        return {"arc": Arc(SCALER, std=(speed, rate)), "line": StraightLine()}[candidates]
+        arc = Arc(SCALER, std=(speed, rate))
+        return {"arc": arc, "line": StraightLine(), "nwm": HeadedLine(scaler=SCALER)}[candidates]
 
     def initial(self, candidates: str, situation: Situation) -> Tensor | None:
         """Straight on, as fast as in the last step."""

@@ -10,7 +10,7 @@ from acid.planning.icem import ICEM
 from acid.planning.mppi import MPPI
 from acid.planning.noise import derive_seed
 from acid.planning.observer import Iteration, Observer
-from acid.planning.parametrisation import Arc, Free, Parametrisation, StraightLine
+from acid.planning.parametrisation import Arc, Free, HeadedLine, Parametrisation, StraightLine
 from acid.planning.parts import PartDistances, Parts
 from acid.planning.planner import Planner
 from acid.planning.pool import Pool, draw_pool
@@ -43,6 +43,7 @@ __all__ = [
     "Free",
     "GoalDistance",
     "Gradient",
+    "HeadedLine",
     "Iteration",
     "Observer",
     "Parametrisation",

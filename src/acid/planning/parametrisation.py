@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -45,7 +45,7 @@ class Free:
 
 @dataclass(frozen=True)
 class StraightLine:
-    """A displacement repeated at every step and a turn at the end: the candidates of NWM.
+    """A displacement repeated at every step, which may lead sideways, and a turn at the end.
 
     Variables are (x, y, yaw) in units of `std` from `mean`, both in normalised action units.
     """
@@ -68,6 +68,25 @@ class StraightLine:
         turning = torch.zeros(horizon, 3, dtype=torch.bool, device=variables.device)
         turning[:-1, 2] = True  # no turn before the last step
         return displacement.expand(*variables.shape[:-2], horizon, 3).masked_fill(turning, 0.0)
+
+
+@dataclass(frozen=True)
+class HeadedLine(StraightLine):
+    """The same as NWM's public code makes it: the first step also turns to where the line leads, atan2(y, x), and the
+    turn at the end counts in half turns.
+
+    `scaler` is that of the model's (x, y, yaw) actions, yaw in radians.
+    """
+
+    scaler: ActionScaler = field(default_factory=lambda: ActionScaler((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)))
+
+    def __call__(self, variables: Tensor, horizon: int) -> Tensor:
+        forward, sideways, turn = _scaled(variables, self.mean, self.std)  # [..., 1] each
+        (mean_x, mean_y, mean_yaw), (std_x, std_y, std_yaw) = self.scaler.mean, self.scaler.std
+        heading = torch.atan2(sideways * std_y + mean_y, forward * std_x + mean_x)
+        still = torch.zeros_like(heading).expand(*heading.shape[:-1], horizon - 1)
+        yaw = torch.cat([heading, still], -1) + torch.cat([still, torch.pi * turn], -1)
+        return torch.stack([forward.expand_as(yaw), sideways.expand_as(yaw), (yaw - mean_yaw) / std_yaw], -1)
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,20 @@ from acid.tables.deformable import DEFORMABLE
 from acid.tables.env import ENV
 from acid.tables.idm import IDM
 from acid.tables.imagination import IMAGINATION
+from acid.tables.latency import LATENCY
 from acid.tables.navigation import NAVIGATION
 from acid.tables.planning import PLANNING
 from acid.tables.program import choose, reproduce, write
 from acid.tables.proposals import PROPOSALS
 from acid.tables.robustness import ROBUSTNESS
 from acid.tables.spread import SPREAD
+from acid.tables.studies import EULER_TABLE, LIMITS, ONE_LAMBDA, SWAP
 from acid.tables.table import Choice, Claim, Column, Findings, Line, Options, Study, Table
 from acid.tables.verdict import Verdict
 from acid.tables.weighting import WEIGHTING
 
-_ALL = (PLANNING, DEFORMABLE, NAVIGATION, ROBUSTNESS, WEIGHTING, SPREAD, IMAGINATION, ENV, IDM, PROPOSALS)
+_ALL = (PLANNING, DEFORMABLE, NAVIGATION, ROBUSTNESS, WEIGHTING, ONE_LAMBDA, SPREAD, LATENCY, EULER_TABLE, SWAP, LIMITS)
+_ALL += (IMAGINATION, ENV, IDM, PROPOSALS)
 TABLES: Mapping[str, Table] = named(_ALL, "table")
 
 __all__ = [

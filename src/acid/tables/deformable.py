@@ -21,7 +21,6 @@ from acid.tables.verdict import Verdict, on_gains
 TASKS = ("rope", "granular")
 MODEL = "dinowm"
 CONDITIONS = ("original", "acid", "control", "noop", "random", "change", "clipped", "acid-clipped")
-INSIGHT: dict[str, int] = dict.fromkeys(("change", "clipped", "acid-clipped"), 50)  # to tell what the gain is made of
 CHOICE = Choice({"original": (), "acid": (0.3, 1.0, 3.0), "control": (0.3, 1.0), "change": (0.3, 1.0)}, 24)
 AHEAD = 5  # pushes, planned and executed at once, beside one at a time
 DRAWN = ("original", "acid", "noop")  # in the figure
@@ -178,7 +177,7 @@ DEFORMABLE = Table(
         study
         for task in TASKS
         for study in (
-            Study(task, MODEL, CONDITIONS, episodes=INSIGHT, choice=CHOICE),
+            Study(task, MODEL, CONDITIONS, choice=CHOICE),
             Study(task, MODEL, ("original", "acid", "control"), {"horizon": AHEAD}, budget=2 * AHEAD),
         )
     ),

@@ -21,13 +21,18 @@ def choose(findings: Findings, engine: Engine, progress: Progress) -> str:
     engine.run(findings.choosing_jobs(), progress)
     told = {}
     for study in findings.studies:
-        if study.choice is not None:
+        if study.choice is not None and not study.choice.shared:
             cell = findings.cell(study)
             spec = study.spec(**study.choice.sizes)
             every_family = [s.spec(**s.choice.sizes) for s in findings.studies
                             if s.choice is not None and (s.task, s.model) == (study.task, study.model)]  # fmt: skip
             scope = (study.model, study.task if study.setup.own_lambda else None)
             told[scope] = remember_lambdas(cell, every_family if study.setup.own_lambda else [spec])
+        elif study.choice is not None:
+            chosen = {name: findings.lam(study, name) for name in study.choice.lambdas}
+            told[study.model, "all"] = f"one λ for all tasks of {study.model}: " + ", ".join(
+                f"{lam:g} for {name}" for name, lam in chosen.items() if lam is not None
+            )
     return "\n".join(told.values())
 
 

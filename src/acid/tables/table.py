@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from acid.errors import AcidError, look_up
@@ -28,6 +30,7 @@ class Choice:
     lambdas: Mapping[str, tuple[float, ...]]  # those to choose from, by condition; empty for one without a weight
     episodes: int
     sizes: Mapping[str, int] = field(default_factory=dict)  # of the search, where they differ from the reported one
+    shared: bool = False  # one λ for all tasks of the table, whatever was chosen for each
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,12 @@ class Options:
     models: tuple[str, ...] = ()
     device: str = "cpu"
     precision: str = "float32"
+    scale: str | None = None  # that every world model must have been trained at
+
+    def check_scale(self, cell: Cell) -> None:
+        recorded = cell.stored("model").metadata.get("scale")
+        if self.scale is not None and recorded != self.scale:
+            raise AcidError(f"{cell.root} was trained at the scale {recorded!r}, not {self.scale!r}")
 
 
 @dataclass(frozen=True)
@@ -166,6 +175,8 @@ class Findings:
         found = [study for study in self.wanted if self._has_weights(study)]
         if not found and self.options.folder is not None:
             raise AcidError(f"there are no cells of this table below {self.options.folder}: expected TASK/MODEL/model")
+        for study in found if self.options.scale is not None else ():
+            self.options.check_scale(self.cell(study))
         return found
 
     @property
@@ -198,7 +209,23 @@ class Findings:
         chosen = condition(name)
         if not chosen.weighted:
             return None
+        if study.choice is not None and study.choice.shared and study.lam is None:
+            return self._shared_lambda(study.choice, chosen.chosen_as)
         return self.cell(study).lambdas.get(chosen.chosen_as) if study.lam is None else study.lam
+
+    def _shared_lambda(self, choice: Choice, name: str) -> float | None:
+        """The λ with the lowest geometric mean of the tasks' errors; None until all were tried on enough episodes."""
+        badness = {}
+        for lam in choice.lambdas[name]:
+            logs = []
+            for study in self.studies:
+                path = self._file(study, name, study.spec(**choice.sizes), "select", lam)
+                rows = counted(self.read(path), "strict")[: choice.episodes] if path.exists() else []
+                if len(rows) < choice.episodes:
+                    return None
+                logs.append(math.log(fmean(row.final_error for row in rows)))
+            badness[lam] = fmean(logs)
+        return min(badness, key=lambda lam: badness[lam])
 
     def missing_lambdas(self) -> list[str]:
         """Conditions whose λ has to be chosen first."""
@@ -213,16 +240,16 @@ class Findings:
         """Of a condition at the chosen λ; none if it was not run."""
         if condition(name).weighted and self.lam(study, name) is None:
             return []
-        path = self._file(study, name)
-        return counted(self._read(path), starts) if path.exists() else []
+        path = self._file(study, name, study.spec(), "test", self.lam(study, name))
+        return counted(self.read(path), starts) if path.exists() else []
 
-    def _file(self, study: Study, name: str) -> Path:
-        contender = CellContender(self.cell(study), name, self.lam(study, name), study.spec())
-        (path,) = Job(study.task, (contender,), (), study.protocol(1), self.options.results).files
+    def _file(self, study: Study, name: str, spec: SearchSpec, split: Split, lam: float | None) -> Path:
+        contender = CellContender(self.cell(study), name, lam, spec)
+        (path,) = Job(study.task, (contender,), (), study.protocol(1, split), self.options.results).files
         return path
 
-    def _read(self, path: Path) -> list[Row]:
-        """Once, until the file changes."""
+    def read(self, path: Path) -> list[Row]:
+        """The rows of a file, read once until it changes."""
         version = (path, path.stat().st_mtime_ns, path.stat().st_size)
         if version not in self._kept:
             self._kept[version] = read_rows([path])
@@ -230,14 +257,15 @@ class Findings:
 
     def lines(self) -> Iterator[Line]:
         """What was run, in the order of the table; a run that serves two studies is shown once."""
-        shown: set[Path] = set()
+        shown: set[Any] = set()
         for study in self.studies:
             reference = study.against or study
             baseline = self.rows(reference, reference.baseline)
             for name in study.conditions:
                 rows = self.rows(study, name)
-                if rows and (path := self._file(study, name)) not in shown:
-                    shown.add(path)
+                key = (study.task, study.model, name, study.spec(), self.lam(study, name))
+                if rows and key not in shown:
+                    shown.add(key)
                     against = [] if name == reference.baseline else baseline
                     every_start = self.rows(study, name, starts="paper")
                     yield Line(study, name, self.lam(study, name), rows, against, every_start)

@@ -1,0 +1,72 @@
+"""Latency and net compute."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from table_rows import cells, write_rows
+
+from acid.errors import DataError
+from acid.tables import Findings, Options, Study, write
+from acid.tables.latency import LATENCY, _made_of, file_of, load, measure, net_compute
+from acid.tables.robustness import BUDGETS, _acid, _original
+
+SMALL = {"samples": 6, "iterations": 2, "elites": 2}
+
+
+def keep(findings: Findings) -> None:
+    """A verifier that takes a quarter of the rollout's time."""
+    entries = {
+        f"{s.task}/{s.model}": {"made_of": _made_of(findings, s), "rollout": [0.4] * 3, "verifier": [0.1] * 3}
+        for s in findings.studies
+    }
+    file_of(findings).write_text(json.dumps(entries))
+
+
+def test_times_and_their_ratio_are_told_beside_the_papers(tmp_path: Path):
+    findings = Findings(LATENCY, Options(tmp_path))
+    assert "not evaluated yet" in write(findings)
+    keep(findings)
+    rows = {(row[0], row[1]): row for row in cells(write(findings))}
+    assert len(rows) == 9
+    assert rows["Le-WM", "Cube"][4:] == [
+        "400.0 [400.0, 400.0]",
+        "100.0 [100.0, 100.0]",
+        "25.0% [25.0%, 25.0%]",
+        "11.5%",
+    ]
+
+
+def test_net_compute_counts_candidates_and_pushes_and_the_verifier(tmp_path: Path):
+    findings = Findings(LATENCY, Options(tmp_path))
+    keep(findings)
+    assert net_compute(findings) == []
+    add = [(_original("lewm", 300), 20), *((_acid("lewm", n, 0.07), 10 if n == 30 else 25) for n in BUDGETS)]
+    for study, wins in add:
+        write_rows(findings, study, study.conditions[0], [{"success": k < wins} for k in range(40)])
+    for name, errors in (("original", (3.0, 2.0, 1.0, 1.0)), ("acid", (3.0, 1.0, 0.9, 0.8))):
+        write_rows(findings, Study("rope", "dinowm", (name,)), name, [{"errors": errors, "metric": "chamfer"}] * 1)
+    found = {name: share for name, share, _ in net_compute(findings)}
+    assert found["Le-WM, Reacher"] is not None
+    assert found["Le-WM, Reacher"].mean == pytest.approx(50 / 300 * 1.25)  # 30 are not enough
+    assert found["DINO-WM, Rope"] is not None
+    assert found["DINO-WM, Rope"].mean == pytest.approx(2 / 4 * 1.25)
+    assert "with 0.62 × [0.62, 0.62] of its compute (paper: 0.7 ×)" in write(findings)
+
+
+def test_an_iteration_is_measured_once(tmp_path: Path):
+    table = replace(LATENCY, studies=(Study("reacher", "lewm", (), SMALL),))
+    findings = Findings(table, Options(tmp_path))
+    measure(findings, lambda done, total: None)
+    (entry,) = load(findings).values()
+    assert len(entry["rollout"]) == len(entry["verifier"]) == 8
+    assert min(entry["rollout"] + entry["verifier"]) > 0
+    before = file_of(findings).read_bytes()
+    measure(findings, lambda done, total: None)
+    assert file_of(findings).read_bytes() == before
+    file_of(findings).write_text('{"reacher/lewm": {}}')
+    with pytest.raises(DataError, match="an entry is not complete"):
+        load(findings)
