@@ -25,6 +25,7 @@ TABLE = replace(
     studies=tuple(
         replace(study, sizes={**study.sizes, "samples": 6, "elites": 2}, choice=CHOICE if study.choice else None)
         for study in NAVIGATION.studies
+        if study.candidates != "nwm"  # two families are enough here
     ),
 )
 ARC, LINE, REFINED = TABLE.studies
