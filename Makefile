@@ -3,6 +3,7 @@
 PYTHON ?= python3.11
 TEST_JOBS ?= 2
 PYTEST_ARGS ?=
+FAULTS_ARGS ?=
 
 BIN := .venv/bin
 PIP := $(BIN)/pip --disable-pip-version-check
@@ -14,10 +15,10 @@ HAS_GL := $(PYTHON) -c 'import ctypes, os, sys; \
 	"MUJOCO_GL" in os.environ or sys.platform != "linux" or ctypes.CDLL("libEGL.so.1")' 2>/dev/null
 
 .DEFAULT_GOAL := help
-.PHONY: help setup gl browser demo test test-wheel test-swm lint format bench docs report dist clean
+.PHONY: help setup gl browser demo test test-wheel test-swm test-faults lint format bench docs report dist clean
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) gl  ## Create .venv with everything that the other targets need
 
@@ -32,6 +33,9 @@ test-wheel: dist gl  ## Install the wheel into an empty environment; run the com
 
 test-swm: $(SWM_READY)  ## Test beside stable-worldmodel itself, in an environment of its own (several GB)
 	OMP_NUM_THREADS=1 .venv-swm/bin/python -m pytest tests/integrations/test_peer_real.py $(PYTEST_ARGS)
+
+test-faults: setup  ## Damage files and calls, kill, fill disks: 20 000 inputs, 100 kills; continues where it stopped
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m faults $(FAULTS_ARGS)
 
 lint: $(READY)  ## Check style, formatting and types
 	$(BIN)/ruff check .

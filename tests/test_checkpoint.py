@@ -209,3 +209,37 @@ def test_json_values_become_the_annotated_types() -> None:
 def test_wrong_settings_are_named(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
         checkpoint.config_from(Outer, {"inner": {"width": 1}, "rate": 0.5} | changes)
+
+
+def test_weights_that_are_not_finite_are_neither_written_nor_read(tmp_path: Path) -> None:
+    broken = {"good": torch.zeros(2), "bad": torch.tensor([1.0, float("nan")])}
+    with pytest.raises(CheckpointError, match=r"was not written: its weights bad hold NaN or infinite numbers"):
+        checkpoint.save(tmp_path / "a", kind="test", config={}, state=broken)
+    assert not (tmp_path / "a").exists()
+    checkpoint.save(tmp_path / "b", kind="test", config={}, state={"bad": torch.zeros(2)})
+    whole = (tmp_path / "b" / "model.safetensors").read_bytes()
+    (tmp_path / "b" / "model.safetensors").write_bytes(whole[:-4] + b"\x00\x00\xc0\x7f")
+    content = json.loads((tmp_path / "b" / "config.json").read_text())
+    digest = checkpoint._digest(tmp_path / "b" / "model.safetensors")
+    (tmp_path / "b" / "config.json").write_text(json.dumps(content | {"weights": digest}))
+    with pytest.raises(CheckpointError, match="weights bad hold NaN"):
+        checkpoint.load(tmp_path / "b")
+
+
+@pytest.mark.parametrize("name", ["width", "depth", "heads"])
+@pytest.mark.parametrize("size", [10**12, 10**6, 0, -1])
+def test_a_configuration_of_absurd_sizes_is_refused_before_it_is_built(tmp_path: Path, name: str, size: int) -> None:
+    from acid.verifier import TransformerSize, Verifier
+    from acid.verifier.flow import FlowConfig
+
+    Verifier(FlowConfig(3, 1, 2, TransformerSize(8, 1, 2)), ActionScaler((0.0, 0.0), (1.0, 1.0))).save(tmp_path)
+    content = json.loads((tmp_path / "config.json").read_text())
+    content["config"]["size"][name] = size
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match=str(tmp_path)):
+        Verifier.load(tmp_path)
+
+
+def test_both_files_have_the_mode_that_the_user_wants(tmp_path: Path) -> None:
+    checkpoint.save(tmp_path, kind="test", config={}, state={"a": torch.zeros(2)})
+    assert len({path.stat().st_mode for path in tmp_path.iterdir()}) == 1

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
@@ -32,3 +34,15 @@ def test_own_world_model_plans_to_its_goal(tmp_path):
 
 def test_own_world_model_takes_fewer_than_fifty_lines():
     assert len((EXAMPLES / "own_world_model.py").read_text().splitlines()) < 50
+
+
+@pytest.mark.slow
+def test_two_rooms_shows_what_is_seen_and_what_is_not(tmp_path):
+    *_, world, exaggerates, ignores = (line.split() for line in run("two_rooms.py", tmp_path))
+    assert int(world[-2]) >= 17  # of 20 are reached with a model that is right
+    right, wrong, _, goal_cost, acid = (float(word.rstrip("%")) for word in exaggerates[-5:])
+    assert wrong > 4 * right
+    assert acid >= goal_cost + 5
+    right, wrong, _, _, acid = (float(word.rstrip("%")) for word in ignores[-5:])
+    assert wrong < 0.2  # looks like any step
+    assert acid <= 12

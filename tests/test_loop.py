@@ -227,3 +227,38 @@ def test_a_missing_tensorboard_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(AcidError, match=r"acid-planning\[tensorboard\]"):
         fit(tmp_path, replace(CONFIG, tensorboard=True))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda state: state.update(step=21), "it is at step 21 of 20"),
+        (lambda state: state.update(step=-1), "it is at step -1 of 20"),
+        (lambda state: state.pop("step"), "'step'"),
+        (lambda state: state["module"]["0.bias"].fill_(float("nan")), "its weights are not finite"),
+        (lambda state: state["module"].update({"0.bias": torch.zeros(3)}), "it belongs to another network"),
+        (lambda state: state["optimizer"]["state"][0]["exp_avg"].fill_(float("inf")), "exp_avg of the optimizer"),
+        (lambda state: state["optimizer"].pop("state"), "'state'"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused(tmp_path, change, reason):
+    fit(tmp_path)
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    change(state)
+    torch.save(state, tmp_path / "state.pt")
+    with pytest.raises(CheckpointError, match=f"does not fit this run .*{reason}.*remove it to start over"):
+        fit(tmp_path)
+
+
+def test_metrics_that_are_none_are_told(tmp_path):
+    fit(tmp_path)
+    (tmp_path / "metrics.jsonl").write_text('{"steps": 3}\n')
+    with pytest.raises(TrainingError, match=r"metrics\.jsonl holds something else than metrics"):
+        fit(tmp_path)
+
+
+def test_a_training_that_fails_leaves_the_callers_random_numbers(tmp_path):
+    module, before = build(), torch.get_rng_state()
+    with pytest.raises(TrainingError):
+        train(module, lambda batch: {"loss": torch.tensor(float("nan"))}, stream, CONFIG, tmp_path)
+    assert torch.equal(torch.get_rng_state(), before)

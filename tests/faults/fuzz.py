@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import resource
 import signal
 import struct
@@ -25,11 +26,14 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from acid.errors import AcidError
+from faults import calls
 from faults.calls import CALLS
 from faults.readers import READERS
 
 HANG = 30  # s of CPU time of one input; ten times as much of the clock, because a waiting process uses none
 GROWTH = 1024**3  # bytes
+_CODE = re.compile(r"/acid/|/faults/calls")
+_CALLERS = ("encode", "rollout", "infer", "<lambda>")  # in `calls`: what the caller's own model raises is the caller's
 SUBJECTS = [f"read {name}" for name in READERS] + [f"call {name}" for name in CALLS]
 
 
@@ -107,16 +111,10 @@ def _run(subject: str, number: int, size: int, folder: Path, tell: Callable[...,
         except AcidError:
             tell("r")
         except Exception as error:
-            frames = [
-                f
-                for f in traceback.extract_tb(error.__traceback__)
-                if "/acid/" in f.filename or "calls.py" in f.filename
-            ]
-            where = f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "outside"
-            told = f"{type(error).__name__}: {str(error)[:120]} ({where}) from {shown}"
-            own = (
-                bool(frames) and frames[-1].filename.endswith("calls.py") and _ours(frames[-1].name)
-            )  # the caller raised it
+            frames = [f for f in traceback.extract_tb(error.__traceback__) if _CODE.search(f.filename)]
+            last = frames[-1] if frames else traceback.extract_tb(error.__traceback__)[-1]
+            told = f"{type(error).__name__}: {str(error)[:120]} ({Path(last.filename).name}:{last.lineno}) from {shown}"
+            own = last.filename == calls.__file__ and last.name in _CALLERS
             tell("r" if own else "w", told)
         if time.process_time() - began > HANG:
             tell("w", f"hang: {time.process_time() - began:.0f} s from {shown}")
@@ -126,11 +124,6 @@ def _run(subject: str, number: int, size: int, folder: Path, tell: Callable[...,
 
     with contextlib.suppress(KeyboardInterrupt):
         one()
-
-
-def _ours(function: str) -> bool:
-    """Whether a function is a method of the world model that `calls` plans with."""
-    return function in ("encode", "rollout", "infer", "<lambda>")
 
 
 def _tell(channel: int, kind: str, text: str) -> None:

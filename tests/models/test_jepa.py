@@ -139,3 +139,10 @@ def test_other_checkpoints_are_refused(lite: JepaWorldModel, tmp_path: Path) -> 
     checkpoint.save(tmp_path / "bare", kind="lewm", config=lite.config, state=lite)
     with pytest.raises(CheckpointError, match="no action statistics"):
         models.load(tmp_path / "bare")
+
+
+def test_latents_of_two_tokens_are_refused(lite: JepaWorldModel) -> None:
+    actions = torch.zeros(2, 3, 4, SCALER.size)
+    for shape in ((2, 2, lite.config.latent_size), (3, 1, lite.config.latent_size), (2, lite.config.latent_size)):
+        with pytest.raises(ShapeError, match=r"the model takes latents \[2, 1, 32\]"):
+            lite.rollout(torch.zeros(shape), actions)

@@ -211,3 +211,16 @@ def test_impossible_fits_are_named():
         FitConfig(ema=float("nan"))
     with pytest.raises(SettingError, match=r"held_out must be a share inside \(0, 1\), got held_out=1"):
         FitConfig(held_out=1.0)
+
+
+def test_a_folder_of_other_data_is_refused(tmp_path):
+    latents, actions, episodes = drifting_episodes()
+    options = {"size": SMALL, "training": FitConfig(steps=2, batch_size=8), "folder": tmp_path}
+    first = Verifier.fit(latents, actions, episodes, **options)
+    assert (
+        Verifier.fit(latents, actions, episodes, **options).scaler == first.scaler
+    )  # a finished run is taken as it is
+    with pytest.raises(CheckpointError, match="holds another run: its data is"):
+        Verifier.fit(latents, 100 * actions, episodes, **options)
+    with pytest.raises(CheckpointError, match="holds another run: its data is"):
+        Verifier.fit(latents + 1, actions, episodes, **options)

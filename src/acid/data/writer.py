@@ -14,7 +14,7 @@ import numpy as np
 from acid.data._hdf5 import EPISODE_INDEX, INDEX_COLUMNS, LENGTHS, OFFSETS, STEP_INDEX, h5py, hdf5plugin
 from acid.data.disk import PatientFile
 from acid.errors import DataError
-from acid.files import flush, writing
+from acid.files import check_name, flush, writing
 
 Progress = Callable[[int, int], None]
 _RESERVED = (*INDEX_COLUMNS, LENGTHS, OFFSETS)
@@ -165,6 +165,7 @@ def _check_episode(columns: Mapping[str, np.ndarray]) -> int:
     if "action" not in columns:
         raise DataError(f"an episode needs an 'action' column, got {sorted(columns)}")
     for name, values in columns.items():
+        check_name(name, "column")
         if name in _RESERVED:
             raise DataError(f"column {name!r} is written by EpisodeWriter itself; leave it out of the episode")
         if values.dtype.kind not in "biuf":

@@ -58,8 +58,9 @@ def load(folder: str | Path, *, device: str | torch.device = "cpu", **options: A
     if stored.scaler is None:
         raise CheckpointError(f"{folder} has no action statistics; a model that cannot be de-normalised cannot be used")
     kind, scaler = KINDS[stored.kind], stored.scaler
-    config = checkpoint.config_from(kind.config, stored.config)
-    model = checkpoint.restore(stored, lambda: kind.model(config, scaler, **options), folder)
+    model = checkpoint.restore(
+        stored, lambda: kind.model(checkpoint.config_from(kind.config, stored.config), scaler, **options), folder
+    )
     return model.to(resolve_device(str(device)))
 
 

@@ -27,5 +27,7 @@ class StoredNetwork(nn.Module):
     def load(cls, folder: str | Path, *, device: str | torch.device = "cpu", **options: Any) -> Self:
         """The network of a checkpoint folder, frozen; options are those of its class besides the configuration."""
         stored = checkpoint.load(folder, cls.kind)
-        config = checkpoint.config_from(cls.config_type, stored.config)
-        return checkpoint.restore(stored, lambda: cls(config, **options), folder).to(resolve_device(str(device)))
+        model = checkpoint.restore(
+            stored, lambda: cls(checkpoint.config_from(cls.config_type, stored.config), **options), folder
+        )
+        return model.to(resolve_device(str(device)))

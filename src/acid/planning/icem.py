@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from acid.errors import PlanningError
+from acid.errors import PlanningError, is_number
 from acid.planning.noise import Streams, colour
 from acid.planning.objective import Objective
 from acid.planning.rows import Rows
@@ -48,11 +48,11 @@ class ICEM:
         check_elites(self.elites, self.samples)
         check_not_negative(tolerance=self.tolerance, colour=self.colour)
         check_std(self.std_init)
-        if not self.decay >= 1:
+        if not is_number(self.decay) or not self.decay >= 1:
             raise PlanningError(f"decay must be at least 1 (samples may not grow), got {self.decay}")
-        if not 0 <= self.keep <= 1:
+        if not is_number(self.keep) or not 0 <= self.keep <= 1:
             raise PlanningError(f"keep must be a fraction between 0 and 1, got {self.keep}")
-        if not 0 <= self.momentum < 1:
+        if not is_number(self.momentum) or not 0 <= self.momentum < 1:
             raise PlanningError(f"momentum must be at least 0 and below 1, got {self.momentum}")
 
     def run(self, objective: Objective, start: Start, streams: Streams) -> Outcome:

@@ -142,8 +142,9 @@ class FlowModel(nn.Module):
             raise CheckpointError(
                 f"{folder} holds no action statistics, so its {cls.kind} cannot be used; fit it again"
             )
-        config = checkpoint.config_from(FlowConfig, stored.config)
-        model = checkpoint.restore(stored, lambda: cls(config, stored.scaler), folder)
+        model = checkpoint.restore(
+            stored, lambda: cls(checkpoint.config_from(FlowConfig, stored.config), stored.scaler), folder
+        )
         if "report" in stored.metadata:
             model.report = checkpoint.config_from(FlowReport, stored.metadata["report"])
         return model.ready().to(resolve_device(str(device)))
