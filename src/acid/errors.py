@@ -71,7 +71,7 @@ def is_number(value: Any, *, whole: bool = False) -> bool:
     kind = numbers.Integral if whole else numbers.Real
     if isinstance(value, bool) or not isinstance(value, kind):
         return False
-    return not isinstance(value, int) or abs(value) < 2**63  # larger ones are numbers of nothing, and no float
+    return not isinstance(value, int) or abs(int(value)) < 2**63  # larger ones are numbers of nothing, and no float
 
 
 def some(names: Sequence[str]) -> str:

@@ -52,7 +52,11 @@ def test_arrays_come_out_as_they_went_in(dtype: str, shape: tuple[int, ...]):
     np.testing.assert_array_equal(found, array)
 
 
-@pytest.mark.parametrize("value", [np.array([object()]), np.array([1j]), np.zeros(1, "i4,f4"), object()], ids=str)
+@pytest.mark.parametrize(
+    "value",
+    [np.array([object()]), np.array([1j]), np.zeros(1, "i4,f4"), object()],
+    ids=["objects", "complex", "records", "object"],
+)
 def test_what_openpi_does_not_send_is_not_sent(value):
     with pytest.raises(TypeError, match="cannot be part of a message"):
         pack({"a": value})

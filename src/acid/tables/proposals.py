@@ -71,7 +71,7 @@ def _looks(line: Line) -> str:
 def _candidates(line: Line) -> str:
     """Of an episode on average."""
     search = line.rows[0].search
-    return "-" if search is None else f"{search.budget * sum(row.plans for row in line.rows) / line.n:.0f}"
+    return "-" if search is None else f"{search.budget * sum(row.plans or 0 for row in line.rows) / line.n:.0f}"
 
 
 PROPOSALS = Table(

@@ -71,7 +71,7 @@ class FlowFit:
         parts = self.transitions
         for values in (parts.latents, parts.actions, parts.start, parts.stop, self.train):
             found.update(f"{values.dtype} {list(values.shape)}".encode())
-            found.update(values.detach().contiguous().view(torch.uint8).numpy(force=True))
+            found.update(values.detach().contiguous().view(torch.uint8).numpy(force=True).data)
         return found.hexdigest()[:16]
 
     def report(self) -> FlowReport:
