@@ -215,8 +215,8 @@ def test_what_cannot_be_compared_is_named():
     [
         ({}, {}, "there are no agents to evaluate"),
         ({"a": Walker()}, {"instances": []}, "there are no instances to play"),
-        ({"a/b": Walker()}, {}, "must not be empty or contain a path, got 'a/b'"),
-        ({"": Walker()}, {}, "must not be empty or contain a path, got ''"),
+        ({"a/b": Walker()}, {}, "the name of an agent 'a/b' cannot be part of a file's name"),
+        ({"": Walker()}, {}, "the name of an agent '' cannot be part of a file's name"),
         ({"a": Walker()}, {"budget": 0}, "budget must be at least 1, got 0"),
         ({"a": Walker()}, {"batch": 0}, "a batch must have at least 1 episode, got 0"),
         ({"a": Walker()}, {"split": "tset"}, "unknown split 'tset'"),

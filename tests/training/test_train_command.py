@@ -84,7 +84,7 @@ def test_any_number_can_be_set(blobs: Path, tmp_path: Path, capsys: pytest.Captu
         (["modell", "lewm"], "unknown part of a cell 'modell'; did you mean 'model'"),
         (["model", "lewn"], "unknown world model 'lewn'; did you mean 'lewm'"),
         (["model", "lewm", "--scale", "light"], "unknown scale 'light'"),
-        (["model", "--data", "nowhere.h5"], "no dataset at nowhere.h5"),
+        (["model", "--data", "nowhere.h5"], "nowhere.h5: there is no dataset"),
         (["model", "lewm", "--data", "nowhere.h5", "--device", "gpu"], "device 'gpu'"),
     ],
 )

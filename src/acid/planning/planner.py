@@ -218,8 +218,8 @@ class Planner:
                 None if start.std is None else _not_negative(self._variables("its std", start.std, problem)),
                 None if start.sequences is None else self._variables("its sequences", start.sequences, problem, "M"),
             )
-        if initial is None:
-            initial = problem.now.new_zeros(self._shape(problem))
+        if initial is None:  # known to be finite, without waiting for the device to say so
+            return Start(torch.zeros(self._shape(problem), dtype=_search_dtype(problem), device=problem.now.device))
         return Start(self._variables("initial", initial, problem))
 
     def _shape(self, problem: Problem) -> tuple[int, int, int]:
@@ -237,14 +237,17 @@ class Planner:
                 f"{name} must be {letters} = {expected} for the variables of {type(self.parametrisation).__name__}, "
                 f"got {list(found)}"
             )
-        dtype = torch.float64 if problem.now.dtype == torch.float64 else torch.float32
-        return check_finite(name, values).to(problem.now.device, dtype, copy=True)
+        return check_finite(name, values).to(problem.now.device, _search_dtype(problem), copy=True)
 
     def _to_env(self, actions: Tensor) -> Tensor | None:
         if self.scaler is None:
             return None
         env_actions = self.scaler.denormalise(actions)
         return env_actions if self.bounds is None else self.bounds.clamp_env(env_actions)
+
+
+def _search_dtype(problem: Problem) -> torch.dtype:
+    return torch.float64 if problem.now.dtype == torch.float64 else torch.float32
 
 
 def _not_negative(std: Tensor) -> Tensor:
