@@ -168,6 +168,11 @@ def test_conditions_with_candidates_of_their_own_do_not_share_them(latent_once: 
     assert isinstance(condition(name).build(latent_once, weight(name)), PlanningAgent)
 
 
+def test_a_choice_from_a_pool_is_executed_whole():
+    with pytest.raises(AcidError, match="executed whole"):
+        condition("original").build(bench(spec=replace(ONCE, execute=1)), None)
+
+
 def test_clipped_plans_stay_within_the_range_of_actions(latent_once: Bench):
     task = latent_once.task
     (instance,) = REACHER.instances(latent_once.protocol).unsolved[:1]

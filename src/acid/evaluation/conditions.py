@@ -84,6 +84,8 @@ class Condition:
             raise AcidError(f"the condition {self.name!r} {'needs a λ' if self.weighted else 'has no λ'}, got {lam}")
         if self.choose is not None and not bench.pooled:
             raise AcidError(f"the condition {self.name!r} chooses from a pool: it needs a CEM with 1 iteration")
+        if bench.spec.execute is not None and bench.pooled and self.pools:
+            raise AcidError("a plan that is chosen from a shared pool is executed whole: leave out `execute`")
 
     def build(self, bench: Bench, lam: float | None) -> Agent:
         """Who acts."""
