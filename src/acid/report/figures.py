@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from acid.errors import ShapeError
+from acid.report.chart import Chart, Series
 from acid.report.style import ALARM, IMAGINED, INK, QUIET, TRUE, Name, Names, drawing, look
 
 _WIDTH, _HEIGHT = 4.2, 3.0  # inches, one column
@@ -208,6 +209,52 @@ def error_over_steps(
         _legend(all_axes[0])
         if title:
             figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=INK)
+
+
+def draw_chart(path: str | Path, chart: Chart, *, columns: int | None = None) -> Path:
+    """A chart of the report as a picture, its panels in so many columns; the legend is below all of them."""
+    across = columns or len(chart.panels)
+    rows = -(-len(chart.panels) // across)
+    size = {"width": 0.75 * _WIDTH * across, "height": 0.8 * _HEIGHT * rows + 0.5}
+    with drawing(path, **size, panels=len(chart.panels), columns=across) as (figure, all_axes):
+        for axes, panel in zip(all_axes, chart.panels, strict=True):
+            for series in panel.series:
+                _curve(axes, series)
+            for level in panel.levels:
+                seen = look(level.name)
+                axes.axhline(level.y, color=seen.colour, linestyle=(0, (4, 2)), linewidth=1.2, label=seen.label)
+            axes.set_xscale("log" if chart.log_x else "linear")
+            axes.set_yscale("log" if chart.log_y else "linear")
+            if chart.ticks:
+                axes.set_xticks(list(chart.ticks), list(chart.ticks.values()))
+                axes.minorticks_off()
+            axes.set_title(panel.title)
+        for axes in all_axes[-across:]:
+            axes.set_xlabel(chart.x)
+        for axes in all_axes[::across]:
+            axes.set_ylabel(chart.y)
+        entries = {t: h for axes in all_axes for h, t in zip(*axes.get_legend_handles_labels(), strict=True)}
+        figure.legend(entries.values(), entries, loc="outside lower center", ncols=min(4, len(entries)), labelcolor=INK)
+    return Path(path)
+
+
+def _curve(axes: Any, series: Series) -> None:
+    """One series of a chart, with intervals where there are some."""
+    seen, points = look(series.name), sorted(series.points, key=lambda point: point.x)
+    bars = [[p.y - (p.y if p.low is None else p.low), (p.y if p.high is None else p.high) - p.y] for p in points]
+    axes.errorbar(
+        [point.x for point in points],
+        [point.y for point in points],
+        yerr=np.array(bars).T,
+        color=seen.colour,
+        marker=seen.marker,
+        markerfacecolor="white" if series.hollow else seen.colour,
+        linestyle="-" if series.joined else "none",
+        linewidth=1.2,
+        elinewidth=0.8,
+        capsize=2,
+        label=seen.label,
+    )
 
 
 def _points(axes: Any, places: Sequence[float], values: Sequence[Measured], name: Name) -> None:

@@ -71,14 +71,20 @@ def look(name: Name) -> Look:
 
 
 @contextmanager
-def drawing(path: str | Path, *, width: float, height: float, panels: int = 1) -> Iterator[tuple[Figure, list[Axes]]]:
-    """A figure in inches with panels side by side, saved to `path` (PNG, PDF or SVG by its ending) at the end."""
+def drawing(
+    path: str | Path, *, width: float, height: float, panels: int = 1, columns: int | None = None
+) -> Iterator[tuple[Figure, list[Axes]]]:
+    """A figure in inches, saved to `path` (PNG, PDF or SVG by its ending) at the end.
+
+    Its panels are side by side, or in as many columns as are asked for.
+    """
     matplotlib = _need("matplotlib")
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(dict(_RC)):
         figure = Figure(figsize=(width, height), layout="constrained")  # no pyplot: no global state, no display
-        yield figure, [figure.add_subplot(1, panels, panel + 1) for panel in range(panels)]
+        across = columns or panels
+        yield figure, [figure.add_subplot(-(-panels // across), across, panel + 1) for panel in range(panels)]
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, dpi=200)
 

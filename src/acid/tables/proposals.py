@@ -60,7 +60,7 @@ def _certain(gains: dict[str, Paired | None]) -> Verdict | None:
     return on_gains(found, reason=told)
 
 
-def _looks(line: Line) -> str:
+def looks_after(line: Line) -> str:
     """After how many model steps it looks again."""
     if line.condition == "policy":
         return "1"
@@ -68,10 +68,14 @@ def _looks(line: Line) -> str:
     return "-" if search is None else str(search.execute or search.horizon)
 
 
-def _candidates(line: Line) -> str:
+def candidates_of(line: Line) -> float:
     """Of an episode on average."""
     search = line.rows[0].search
-    return "-" if search is None else f"{search.budget * sum(row.plans or 0 for row in line.rows) / line.n:.0f}"
+    return 0 if search is None else search.budget * sum(row.plans or 0 for row in line.rows) / line.n
+
+
+def _candidates(line: Line) -> str:
+    return "-" if line.rows[0].search is None else f"{candidates_of(line):.0f}"
 
 
 PROPOSALS = Table(
@@ -84,7 +88,7 @@ PROPOSALS = Table(
         Column("task", lambda line: line.study.task),
         Column("condition", lambda line: line.condition),
         Column("λ", lambda line: lam(line.lam)),
-        Column("looks after", _looks),
+        Column("looks after", looks_after),
         Column("candidates", _candidates),
         Column("n", lambda line: str(line.n)),
         Column("success", lambda line: interval(line.mean("success"), share=True)),
