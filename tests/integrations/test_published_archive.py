@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +130,55 @@ def test_names_that_only_look_like_data_are_refused(tmp_path: Path, name: str) -
     file.write_bytes(b"\x80\x02c__builtin__\n" + name.encode() + b"\nX\x04\x00\x00\x00True\x85R.")
     with pytest.raises(CheckpointError, match=r"was not opened|truncated, damaged"):
         read_pickled(file)
+
+
+def build(name: str, state: Any) -> bytes:
+    """A pickle that names something of torch and then sets its attributes."""
+    return b"\x80\x02c" + name.encode() + b"\n" + pickle.dumps(state, 2)[2:-1] + b"b."
+
+
+@pytest.mark.parametrize("name", ["torch._utils\n_rebuild_tensor_v2", "torch._utils\n_rebuild_parameter"])
+def test_nothing_that_a_file_names_is_changed(tmp_path: Path, name: str) -> None:
+    before = torch._utils._rebuild_tensor_v2.__defaults__
+    archive_with(tmp_path / "model.pth", build(name, (None, {"__defaults__": (1, 2), "_function": 3})))
+    with pytest.raises(CheckpointError, match=r"model\.pth asks to change (__defaults__|_function) and was not opened"):
+        read_pickled(tmp_path / "model.pth")
+    assert torch._utils._rebuild_tensor_v2.__defaults__ is before
+
+
+@pytest.mark.parametrize(
+    ("offset", "size", "stride"),
+    [(0, (10**12,), (1,)), (0, (10**12,), (0,)), (5, (2,), (10,)), (-1, (2,), (1,)), (0, (2, 2), (-1, 1))],
+    ids=["large", "repeated", "beyond", "before", "backwards"],
+)
+def test_tensors_are_made_of_what_is_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int, size: tuple[int, ...], stride: tuple[int, ...]
+) -> None:
+    kept = torch.Tensor.__reduce_ex__
+
+    def lie(self: Tensor, protocol: int) -> Any:
+        function, (storage, *_) = kept(self, protocol)
+        return function, (storage, offset, size, stride, False, {})
+
+    with monkeypatch.context() as lying:
+        lying.setattr(torch.Tensor, "__reduce_ex__", lie)
+        torch.save({"a": torch.arange(8.0)}, tmp_path / "model.pth")
+    with pytest.raises(CheckpointError, match=r"model\.pth claims a tensor of .* in 8 numbers and was not opened"):
+        read_pickled(tmp_path / "model.pth")
+
+
+def test_a_file_cannot_ask_for_memory(tmp_path: Path) -> None:
+    archive_with(tmp_path / "model.pth", b"\x80\x02ctorch\nFloatStorage\n\x8a\x06\x00\x00\x00\x00\x00\x01\x85R.")
+    with pytest.raises(CheckpointError, match="truncated, damaged"):
+        read_pickled(tmp_path / "model.pth")
+
+
+def archive_with(file: Path, content: bytes) -> None:
+    """A file of torch whose pickle is this."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("model/data.pkl", content)
+        archive.writestr("model/version", "3\n")
+        archive.writestr("model/byteorder", "little")
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.2, 0.9])

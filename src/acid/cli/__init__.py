@@ -32,7 +32,7 @@ COMMANDS = {
     "plan": Command("acid.cli.plan:Plan", "plan one held-out problem and show the plan", ("evaluation",)),
     "collect": Command("acid.cli.data:Collect", "collect episodes of a task", ("data",)),
     "import": Command("acid.cli.data:Import", "turn a dataset of another format into one of this library", ("data",)),
-    "convert": Command("acid.cli.data:Convert", "turn a published Le-WM or PLDM into a checkpoint", ("data",)),
+    "convert": Command("acid.cli.data:Convert", "turn a published Le-WM, PLDM or DINO-WM into a checkpoint", ("data",)),
     "train": Command("acid.cli.train:train_command", "train one part of a cell", ("evaluation",)),
     "eval": Command("acid.cli.evaluate:Evaluate", "compare conditions on held-out, paired episodes", ("evaluation",)),
     "results": Command("acid.cli.evaluate:Results", "summarise what is in a folder of results", ("evaluation",)),

@@ -65,10 +65,10 @@ class Import:
 
 @dataclass(frozen=True)
 class Convert:
-    """Turn a published Le-WM or PLDM into a checkpoint of this library."""
+    """Turn a published Le-WM, PLDM or DINO-WM into a checkpoint of this library."""
 
     published: Annotated[Path, tyro.conf.Positional]
-    """A folder with config.json and weights.pt, or with NAME_weight.ckpt or NAME_object.ckpt."""
+    """A folder with config.json and weights.pt, NAME_weight.ckpt or NAME_object.ckpt, or checkpoints/model_*.pth."""
     data: Path
     """The dataset it was trained on, for the action statistics."""
     out: Path
@@ -79,9 +79,19 @@ class Convert:
     """Share of that dataset's episodes that verifiers shall not see."""
     weights: str | None = None
     """Which file of weights, where the folder has several."""
+    encoder: str | None = None
+    """Of a DINO-WM: a folder with DINOv2 ViT-S/14; default: facebook/dinov2-small, if it is in the cache."""
 
     def run(self) -> None:
         from acid.integrations.published import convert
 
-        convert(self.published, self.data, self.out, task=self.task, held_out=self.held_out, weights=self.weights)
+        convert(
+            self.published,
+            self.data,
+            self.out,
+            task=self.task,
+            held_out=self.held_out,
+            weights=self.weights,
+            encoder=self.encoder,
+        )
         print(f"wrote {self.out}")

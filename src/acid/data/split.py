@@ -33,19 +33,24 @@ def split(n_episodes: int, held_out: float = 0.1, seed: int = 0) -> Split:
     return Split(train=np.sort(order[count:]), held_out=np.sort(order[:count]))
 
 
-def fit_scaler(episodes: Episodes, ids: Sequence[int] | np.ndarray, frameskip: int = 1) -> ActionScaler:
-    """Mean and standard deviation of the actions of the given episodes; pass the training split."""
+def fit_scaler(
+    episodes: Episodes, ids: Sequence[int] | np.ndarray, frameskip: int = 1, *, column: str = "action"
+) -> ActionScaler:
+    """Mean and standard deviation of the actions of the given episodes; pass the training split.
+
+    column: of other numbers per step, e.g. "proprio", whose statistics a model may need too.
+    """
     chosen = episodes.check_ids(ids)
     if not len(chosen):
-        raise DataError(f"action statistics of {episodes.path} need at least one episode, got none")
+        raise DataError(f"{column} statistics of {episodes.path} need at least one episode, got none")
     rows = episodes.rows_of(chosen)
-    actions = episodes.read("action", rows).astype(np.float64)
-    finite = np.isfinite(actions).all(axis=1)
+    values = episodes.read(column, rows).astype(np.float64)
+    finite = np.isfinite(values).all(axis=1)
     last = np.isin(rows, episodes.offsets + episodes.lengths - 1)  # nothing follows it, so files may leave it NaN
     if not (finite | last).all():
         row = rows[np.argmin(finite | last)]
-        raise DataError(f"the action in row {row} of {episodes.path} is not finite; only an episode's last may be")
-    usable = actions[finite]
+        raise DataError(f"the {column} in row {row} of {episodes.path} is not finite; only an episode's last may be")
+    usable = values[finite]
     if not len(usable):
-        raise DataError(f"the {len(chosen)} given episodes of {episodes.path} hold no finite action")
+        raise DataError(f"the {len(chosen)} given episodes of {episodes.path} hold no finite {column}")
     return ActionScaler(tuple(usable.mean(axis=0).tolist()), tuple(usable.std(axis=0).tolist()), frameskip)

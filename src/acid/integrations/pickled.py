@@ -8,9 +8,10 @@ file says it holds; the class itself is never imported, and nothing of it runs. 
 from __future__ import annotations
 
 import collections
+import math
 import pickle
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,13 +24,47 @@ from acid.errors import CheckpointError
 from acid.files import check_archive, existing
 
 _DTYPES = {str(value).removeprefix("torch."): value for value in vars(torch).values() if isinstance(value, torch.dtype)}
-# What is really called while a tensor is built; all of them are torch's or Python's own and make data only.
+_STORAGES = {
+    **{f"{kind}Storage": getattr(torch, kind.lower()) for kind in ("Float", "Double", "Half", "Long", "Int", "Short")},
+    **{"BFloat16Storage": torch.bfloat16, "CharStorage": torch.int8},
+    **{"ByteStorage": torch.uint8, "BoolStorage": torch.bool},
+}
+
+
+MOST_MODULES = 100_000  # in one file
+
+
+class _Builder:
+    """A function that a file may call. A file may also set attributes of what it names, which this refuses."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        object.__setattr__(self, "_function", function)
+
+    def __call__(self, *args: Any) -> Any:
+        return self._function(*args)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise CheckpointError(f"asks to change {name}")
+
+
+def _tensor(storage: Any, offset: int, size: Sequence[int], stride: Sequence[int], *rest: Any) -> Tensor:
+    """Only of numbers that are in the file: torch would make room for any others."""
+    room = storage._untyped_storage.nbytes() // storage.dtype.itemsize
+    end = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) + 1
+    if min((offset, *size, *stride)) < 0 or max(math.prod(size), end if all(size) else 0) > room:
+        raise CheckpointError(f"claims a tensor of {list(size)} in {room} numbers")
+    return _rebuild_tensor_v2(storage, offset, size, stride, *rest)
+
+
+# What is really called while a tensor is built; all of them make data only.
 _BUILDERS: dict[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): collections.OrderedDict,
     ("torch", "Size"): torch.Size,
     ("torch", "device"): torch.device,
-    ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor_v2,
-    ("torch._utils", "_rebuild_parameter"): lambda data, *_: data,
+    ("torch._utils", "_rebuild_tensor_v2"): _Builder(_tensor),
+    ("torch._utils", "_rebuild_parameter"): _Builder(lambda data, *_: data),
     **{
         (module, kind.__name__): kind for module in ("builtins", "__builtin__") for kind in (set, frozenset, dict, list)
     },
@@ -87,8 +122,8 @@ class _Unpickler(pickle.Unpickler):
         found = _BUILDERS.get((module, name))
         if found is not None:
             return found
-        if module == "torch" and name.endswith("Storage"):
-            return getattr(torch, name)  # torch itself checks it against its own storages
+        if module == "torch" and name in _STORAGES:
+            return SimpleNamespace(dtype=_STORAGES[name])  # all that torch asks of it; the class could make room
         full = f"{module}.{name}"
         if _SHELLS.match(full):
             return type("Shell", (Shell,), {"name": full})
@@ -134,11 +169,22 @@ def state_of(content: Any) -> dict[str, Tensor]:
 
 
 def shells(content: Any) -> Iterator[Shell]:
-    """A shell and all those below it."""
-    yield content
-    for part in (content.get("_modules") or {}).values():
-        if isinstance(part, Shell):
-            yield from shells(part)
+    """A shell of a module and all those below it."""
+    return (shell for _, shell in _walk(content))
+
+
+def _walk(content: Shell) -> Iterator[tuple[str, Shell]]:
+    """A shell and all those below it, each with the start of its names; not for ever, if one is inside itself."""
+    waiting = [("", content)]
+    for _ in range(MOST_MODULES):
+        if not waiting:
+            return
+        prefix, shell = waiting.pop()
+        yield prefix, shell
+        parts = shell.get("_modules")
+        below = parts.items() if isinstance(parts, Mapping) else ()
+        waiting += [(f"{prefix}{name}.", part) for name, part in reversed(list(below)) if isinstance(part, Shell)]
+    raise CheckpointError(f"a module in the file has more than {MOST_MODULES} parts, or is a part of itself")
 
 
 def _plain(content: Any) -> dict[str, Tensor]:
@@ -147,12 +193,11 @@ def _plain(content: Any) -> dict[str, Tensor]:
     return {str(name): value for name, value in content.items() if isinstance(value, Tensor)}
 
 
-def _tensors(shell: Shell, prefix: str = "") -> Iterator[tuple[str, Tensor]]:
+def _tensors(content: Shell) -> Iterator[tuple[str, Tensor]]:
     """Parameters and buffers of a module, by the names of its state dict."""
-    for kind in ("_parameters", "_buffers"):
-        for name, value in (shell.get(kind) or {}).items():
-            if isinstance(value, Tensor):
-                yield f"{prefix}{name}", value
-    for name, part in (shell.get("_modules") or {}).items():
-        if isinstance(part, Shell):
-            yield from _tensors(part, f"{prefix}{name}.")
+    for prefix, shell in _walk(content):
+        for kind in ("_parameters", "_buffers"):
+            own = shell.get(kind)
+            for name, value in own.items() if isinstance(own, Mapping) else ():
+                if isinstance(value, Tensor):
+                    yield f"{prefix}{name}", value

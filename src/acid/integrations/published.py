@@ -1,4 +1,4 @@
-"""World models that stable-worldmodel has published: a folder with `config.json` and `weights*.pt`.
+"""Published world models: stable-worldmodel's folders with `config.json` and `weights*.pt`, PLDM's archives, DINO-WM's.
 
 Nothing in such a folder is executed. The configuration is read by `published_config`, the weights as bare tensors.
 Statistics of the actions are not in the folder; they come from the dataset that the model was trained on.
@@ -7,6 +7,7 @@ Statistics of the actions are not in the folder; they come from the dataset that
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,27 +17,39 @@ from torch import Tensor
 from acid import checkpoint, models
 from acid.errors import CheckpointError, DataError, some
 from acid.files import existing, load_torch, read_json
-from acid.integrations import published_archive
+from acid.integrations import published_archive, published_dinowm
 from acid.integrations.pickled import state_of
 from acid.integrations.published_config import Published, parse
 from acid.integrations.stable_worldmodel import from_peer_state
-from acid.models import JepaWorldModel
+from acid.models import DinoWorldModel, JepaWorldModel, LearnedWorldModel
 from acid.types import ActionScaler
 
 CONFIG = "config.json"
 WEIGHTS = "weights*.pt"
 
 Folder = str | os.PathLike[str]
+Statistics = ActionScaler | Literal["identity"] | None
 
 
 def load_published(
-    folder: Folder, *, action_scaler: ActionScaler | Literal["identity"] | None = None, weights: str | None = None
-) -> JepaWorldModel:
-    """The Le-WM or PLDM of a published folder, ready to plan with.
+    folder: Folder,
+    *,
+    action_scaler: Statistics = None,
+    weights: str | None = None,
+    proprio_scaler: Statistics = None,
+    encoder: str | None = None,
+) -> LearnedWorldModel:
+    """The Le-WM, PLDM or DINO-WM of a published folder, ready to plan with.
 
     `action_scaler` holds the statistics of the training actions, see `acid.data.fit_scaler`; "identity" is for callers
-    who normalise actions themselves. `weights` names one of several weight files.
+    who normalise actions themselves. `weights` names one of several weight files. For a DINO-WM, `proprio_scaler` are
+    the statistics of its proprioception, if it has some, and `encoder` is a folder with DINOv2 ViT-S/14.
     """
+    dino = _dinowm_file(Path(folder), weights)
+    if dino is not None:
+        return _load_dinowm(dino, action_scaler, proprio_scaler, encoder)
+    if proprio_scaler is not None or encoder is not None:
+        raise CheckpointError(f"{folder} holds no DINO-WM: leave proprio_scaler and encoder out")
     described = _described(Path(folder))
     file = _weights_file(Path(folder), weights)
     if described is None:
@@ -53,8 +66,29 @@ def load_published(
     return checkpoint.restore(stored, lambda: JepaWorldModel(config, scaler), folder)
 
 
+def _dinowm_file(folder: Path, weights: str | None) -> Path | None:
+    """The file of weights, if a folder is one of DINO-WM."""
+    return None if (folder / CONFIG).exists() else published_dinowm.find(folder, weights)
+
+
+def _load_dinowm(file: Path, actions: Statistics, proprio: Statistics, source: str | None) -> DinoWorldModel:
+    config, tensors = published_dinowm.read(file, source=source)
+    _check_finite(tensors, file)
+    scaler = _scaler(actions, config.action_size, file)
+    if config.proprio is not None:
+        felt = _proprio(proprio, len(config.proprio.mean), file)
+        config = replace(config, proprio=replace(config.proprio, mean=felt.mean, std=felt.std))
+    elif proprio is not None:
+        raise CheckpointError(f"the model of {file} looks at pixels only: leave proprio_scaler out")
+    stored = checkpoint.Checkpoint("published", {}, tensors, scaler, {})
+    return checkpoint.restore(stored, lambda: DinoWorldModel(config, scaler), file)
+
+
 def read_config(folder: Folder, weights: str | None = None) -> Published:
     """Which world model a published folder holds, and its sizes; without config.json they follow from the weights."""
+    dino = _dinowm_file(Path(folder), weights)
+    if dino is not None:
+        return Published("dinowm", published_dinowm.read(dino).config)
     return _described(Path(folder)) or published_archive.read(_weights_file(Path(folder), weights)).published
 
 
@@ -73,7 +107,8 @@ def convert(
     task: str | None = None,
     held_out: float = 0.0,
     weights: str | None = None,
-) -> JepaWorldModel:
+    encoder: str | None = None,
+) -> LearnedWorldModel:
     """Write a published world model to `out` as a checkpoint of ours, with the action statistics of a dataset.
 
     The statistics are those of all episodes of `data`, as in the training of published models. `held_out` is the share
@@ -83,19 +118,21 @@ def convert(
     from acid.data import Episodes, fit_scaler, partition  # needs the data extra, which loading does not
 
     kind, config = read_config(folder, weights)
+    file = _dinowm_file(Path(folder), weights) or _weights_file(Path(folder), weights)
     if Path(out).resolve() == Path(folder).resolve():
         raise CheckpointError(f"{out} is the published folder itself, whose {CONFIG} would be lost; name another")
     with Episodes(data) as episodes:
         frameskip = _frameskip(config.action_size, episodes.shape("action"), data)
         scaler = fit_scaler(episodes, range(len(episodes)), frameskip)
+        felt = getattr(config, "proprio", None) and fit_scaler(episodes, range(len(episodes)), column="proprio")
         parts, attributes = partition(episodes, held_out=held_out, frameskip=frameskip), episodes.attributes
-    model = load_published(folder, action_scaler=scaler, weights=weights)
+    model = load_published(folder, action_scaler=scaler, weights=weights, proprio_scaler=felt, encoder=encoder)
     metadata = {
         "part": "model",
         **({} if task is None else {"task": task}),
         "model": kind,
         "scale": "published",
-        "recipe": {"folder": Path(folder).name, "weights": _weights_file(Path(folder), weights).name},
+        "recipe": {"folder": Path(folder).name, "weights": file.name},
         "data": {"file": Path(data).name, **attributes},
         "partition": parts.as_dict(),
     }
@@ -103,7 +140,20 @@ def convert(
     return model
 
 
-def _scaler(given: ActionScaler | Literal["identity"] | None, size: int, folder: Folder) -> ActionScaler:
+def _proprio(given: Statistics, size: int, file: Path) -> ActionScaler:
+    if given == "identity":
+        return ActionScaler((0.0,) * size, (1.0,) * size)
+    if given is None or given.size != size:
+        got = "none" if given is None else f"those of {given.size}"
+        raise CheckpointError(
+            f"the model of {file} looks at {size} numbers of proprioception besides pixels and needs the statistics of "
+            f"its dataset, got {got}: pass proprio_scaler=acid.data.fit_scaler(episodes, range(len(episodes)), "
+            "column='proprio'), or 'identity' if you normalise them yourself"
+        )
+    return given
+
+
+def _scaler(given: Statistics, size: int, folder: Folder) -> ActionScaler:
     if given is None:
         raise CheckpointError(
             f"{folder} holds no action statistics: pass those of the dataset that the model was trained on, "

@@ -51,7 +51,7 @@ class Published(NamedTuple):
     """What a published configuration describes."""
 
     kind: str  # of world model, as in `acid.models.KINDS`
-    config: JepaConfig
+    config: Any  # a JepaConfig, or a DinoWMConfig if that is the kind
 
 
 def parse(content: Any, file: str) -> Published:

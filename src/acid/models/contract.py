@@ -57,7 +57,7 @@ class LearnedWorldModel(nn.Module):
         """What a verifier looks at [..., P', D'] of latents [..., P, D]; by default the latents themselves."""
         return latents
 
-    def fake_input(self, batch: int = 2, *, candidates: int = 3, horizon: int = 5) -> tuple[Tensor, Tensor, Tensor]:
+    def fake_input(self, batch: int = 2, *, candidates: int = 3, horizon: int = 5) -> tuple[Any, Any, Tensor]:
         """Noise of the right shapes, the same every time: an observation [B, (T,) S, S, 3], a goal [B, S, S, 3] and
         actions [B, N, H, A], on the model's device."""
         device, random = next(self.parameters()).device, torch.Generator().manual_seed(0)

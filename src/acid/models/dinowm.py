@@ -7,9 +7,10 @@ and training sees only those. Only the predictor, the action embedding and the p
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +38,22 @@ _CPU_TOKENS = 3072  # more tokens at once gain nothing on a CPU and take memory
 
 
 @dataclass(frozen=True)
+class ProprioConfig:
+    """What the robot feels, e.g. positions and speeds of its joints, and by which numbers it is normalised.
+
+    It is embedded linearly in `width` numbers, which lie beside those of the picture in every token.
+    """
+
+    width: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.mean or len(self.mean) != len(self.std) or not all(0 < s < math.inf for s in self.std):
+            raise ShapeError(f"proprioception needs a mean and a positive std per number, got {self.mean}, {self.std}")
+
+
+@dataclass(frozen=True)
 class DinoWMConfig:
     """What the encoder sees and what the predictor is.
 
@@ -47,13 +64,14 @@ class DinoWMConfig:
 
     action_size: int  # A: numbers per model action, the block included; 0 in a recipe: as in the data
     encoder: PatchEncoderConfig
-    latent_size: int  # D: numbers per token; checked against encoder and projection
+    latent_size: int  # D: numbers per token; checked against encoder, projection and proprioception
     projection: ProjectionConfig | None = None
     predictor: CausalConfig = field(default_factory=CausalConfig)
     action: Literal["tiled", "modulation"] = "tiled"
     action_width: int = 10  # of the tiled embedding, or of the hidden layer behind the modulation
     waves: int = 0  # numbers per action dimension
     residual: bool = False  # predict the change instead of the next tokens
+    proprio: ProprioConfig | None = None  # beside the picture; then observations are {"pixels": …, "proprio": …}
 
     @property
     def history(self) -> int:
@@ -156,6 +174,24 @@ def _action_embedding(config: DinoWMConfig) -> nn.Module:
     return nn.Sequential(nn.Linear(size, config.action_width), nn.SiLU(), nn.Linear(config.action_width, width))
 
 
+class Proprio(nn.Module):
+    """Proprioception [B, p] in its own units to its embedding [B, width]."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, config: ProprioConfig) -> None:
+        super().__init__()
+        self.embed = nn.Linear(len(config.mean), config.width)
+        self.register_buffer("mean", torch.tensor(config.mean), persistent=False)
+        self.register_buffer("std", torch.tensor(config.std), persistent=False)
+
+    def forward(self, felt: Tensor) -> Tensor:
+        if felt.dim() != 2 or felt.shape[1] != len(self.mean):
+            raise ShapeError(f"proprioception must be [B, {len(self.mean)}], got {list(felt.shape)}")
+        return self.embed((felt - self.mean) / self.std)
+
+
 class DinoWorldModel(FrozenEncoderModel):
     """`encode` and `rollout` for planning, `dynamics` for training on tokens. P tokens per frame.
 
@@ -169,7 +205,9 @@ class DinoWorldModel(FrozenEncoderModel):
         self.config = replace(config, encoder=replace(self.encoder.config, digest=self.encoder.digest))
         grid, channels = self.encoder.grid, self.encoder.channels
         self.projection = None if config.projection is None else Projection(config.projection, grid, channels)
+        self.proprio = None if config.proprio is None else Proprio(config.proprio)
         found = channels if self.projection is None else self.projection.basis.shape[1]
+        found += 0 if config.proprio is None else config.proprio.width
         if found != config.latent_size:
             raise ShapeError(
                 f"the encoder makes tokens of {found} numbers, the configuration says latent_size {config.latent_size}"
@@ -184,7 +222,8 @@ class DinoWorldModel(FrozenEncoderModel):
     @property
     def encoder_fingerprint(self) -> str:
         parts = [repr(replace(self.config.encoder, source=None))]  # the same weights may lie elsewhere
-        parts += [] if self.projection is None else [digest(self.projection.state_dict())]
+        parts += [digest(part.state_dict()) for part in (self.projection, self.proprio) if part is not None]
+        parts += [] if self.config.proprio is None else [repr(self.config.proprio)]
         return hashlib.sha256(" ".join(parts).encode()).hexdigest()[:12]
 
     def fit_encoder(self, frames: Callable[[int], Tensor]) -> None:
@@ -194,10 +233,22 @@ class DinoWorldModel(FrozenEncoderModel):
             self.projection.load_state_dict(fit_projection(features, self.projection.config).state_dict())
 
     @torch.no_grad()
-    def encode(self, observation: Tensor) -> Tensor:
-        """uint8 pixels [B, S, S, 3] to latents [B, P, D]."""
-        features = self.encoder(observation)
-        return features.flatten(1, 2) if self.projection is None else self.projection(features)
+    def encode(self, observation: Tensor | Mapping[str, Tensor]) -> Tensor:
+        """uint8 pixels [B, S, S, 3] to latents [B, P, D]; with proprioception, {"pixels": …, "proprio": [B, p]}."""
+        pixels, felt = _sources(observation, None if self.proprio is None else len(self.proprio.mean))
+        features = self.encoder(pixels)
+        tokens = features.flatten(1, 2) if self.projection is None else self.projection(features)
+        if self.proprio is None or felt is None:
+            return tokens
+        embedded = self.proprio(felt.to(tokens.dtype))
+        return torch.cat([tokens, embedded.unsqueeze(1).expand(-1, self.tokens, -1)], -1)
+
+    def fake_input(self, batch: int = 2, *, candidates: int = 3, horizon: int = 5) -> tuple[Any, Any, Tensor]:
+        seen, goal, actions = super().fake_input(batch, candidates=candidates, horizon=horizon)
+        if self.proprio is None:
+            return seen, goal, actions
+        felt = self.proprio.mean.expand(batch, -1)
+        return {"pixels": seen, "proprio": felt}, {"pixels": goal, "proprio": felt}, actions
 
     def rollout(self, latent: Tensor, actions: Tensor) -> Tensor:
         """Latents [B, P, D] and actions [B, N, H, A] to imagined latents [B, N, H, P, D]."""
@@ -213,6 +264,23 @@ class DinoWorldModel(FrozenEncoderModel):
         pairs = zip(start.split(rows), actions.flatten(0, 1).split(rows), strict=True)
         imagined = torch.cat([self.dynamics.unroll(first, chosen) for first, chosen in pairs])
         return imagined.unflatten(0, (len(actions), candidates))
+
+
+def _sources(observation: Tensor | Mapping[str, Tensor], size: int | None) -> tuple[Tensor, Tensor | None]:
+    """Pixels and, if the model feels `size` numbers, proprioception."""
+    if size is None:
+        if isinstance(observation, Mapping):
+            raise ShapeError(
+                f"the model looks at pixels only, got {sorted(observation)}; give the pixels by themselves"
+            )
+        return observation, None
+    if not isinstance(observation, Mapping) or observation.keys() != {"pixels", "proprio"}:
+        got = sorted(observation) if isinstance(observation, Mapping) else "pixels by themselves"
+        raise ShapeError(
+            f"the model looks at pixels and {size} numbers of proprioception, got {got}; "
+            'give observation and goal as {"pixels": [B, S, S, 3], "proprio": [B, p]}'
+        )
+    return observation["pixels"], observation["proprio"]
 
 
 @dataclass(frozen=True)
