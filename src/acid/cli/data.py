@@ -42,7 +42,7 @@ class Import:
     """Turn a dataset of another format into a dataset of this library."""
 
     path: Annotated[Path, tyro.conf.Positional]
-    """A file or a folder."""
+    """A file or a folder, also packed: NAME.h5.zst, NAME.tar.zst."""
     format: str
     """hdf5 or lance (stable-worldmodel's layouts), lerobot (a robot's data, version 3), recon (a folder of
     trajectories) or dinowm (rope, granular)."""

@@ -35,6 +35,8 @@ MOST_CHUNK_BYTES = 256 * 1024**2  # a chunk is read whole, whatever is wanted of
 
 def open_file(path: Path, missing: str, **options: Any) -> h5py.File:
     existing(path, missing=missing)
+    if path.suffix == ".zst":
+        raise DataError(f"{path} is packed; run `acid import {path} --format hdf5 --out NAME.h5` once and use NAME.h5")
     try:
         return h5py.File(path, "r", **options)
     except OSError as error:

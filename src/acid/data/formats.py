@@ -12,6 +12,7 @@ from acid.data.dinowm import read_dinowm
 from acid.data.episodes import Episodes
 from acid.data.lance_tables import read_lance
 from acid.data.lerobot import read_lerobot
+from acid.data.packed import unpacked
 from acid.data.recon import read_recon
 from acid.data.writer import Progress, Source, write_episodes
 from acid.errors import DataError, look_up
@@ -25,6 +26,7 @@ FORMATS: dict[str, Callable[..., Source]] = {
     "lance": read_lance,
     "lerobot": read_lerobot,
 }
+SUFFIXES = {"hdf5": (".h5", ".hdf5")}  # of formats that are one file, to find it in an archive
 
 
 def import_episodes(
@@ -36,7 +38,7 @@ def import_episodes(
     camera: str | None = None,
     progress: Progress | None = None,
 ) -> Episodes:
-    """Write the episodes at `path` to the new file `out`.
+    """Write the episodes at `path`, which may be packed as .zst or .tar.zst, to the new file `out`.
 
     size: of the frames, for formats that decode them. camera: which, for formats with several.
     """
@@ -46,7 +48,8 @@ def import_episodes(
     if camera is not None and "camera" not in inspect.signature(reader).parameters:
         raise DataError(f"the format {format!r} has no cameras to choose from; leave {camera!r} out")
     chosen = {} if camera is None else {"camera": camera}
-    write_episodes(reader(Path(path), size, **chosen), out, progress=progress)
+    with unpacked(Path(path), Path(out), SUFFIXES.get(format, ())) as found:
+        write_episodes(reader(found, size, **chosen), out, progress=progress)
     return Episodes(out)
 
 
