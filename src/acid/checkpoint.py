@@ -74,6 +74,15 @@ def save(
         description.write_text(_to_json(content, target), encoding="utf-8")
 
 
+def annotate(folder: str | os.PathLike[str], **metadata: Any) -> None:
+    """Add to what is known about a checkpoint, or correct it. It stays the same one: see `fingerprint`."""
+    source = Path(folder)
+    content = _read_config(source)
+    content["metadata"] = {**content["metadata"], **metadata}
+    with replacing(source / CONFIG, CheckpointError) as description:
+        description.write_text(_to_json(content, source), encoding="utf-8")
+
+
 def load(folder: str | os.PathLike[str], kind: str | None = None) -> Checkpoint:
     """Read a checkpoint, and make sure that it is of this kind when one is named."""
     source = Path(folder)

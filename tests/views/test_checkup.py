@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from acid import cli, tasks
+from acid import checkpoint, cli, tasks
 from acid.data import EpisodeWriter
 from acid.errors import AcidError, DataError
 from acid.evaluation import Interval
@@ -18,8 +20,8 @@ from acid.evaluation.kits import Kit
 from acid.planning import ActionConsistency
 from acid.tasks.collect import Collection, record_episode
 from acid.types import ActionScaler
-from acid.verifier import Directions
-from acid.views.checkup import LAMBDAS, Checkup, Seen, _measure, check_up, suggest
+from acid.verifier import Directions, Verifier
+from acid.views.checkup import LAMBDAS, Checkup, Seen, _measure, _unseen, check_up, keep_directions, suggest
 
 SCALER = ActionScaler((0.0, 0.0), (1.0, 1.0))
 
@@ -150,3 +152,25 @@ def test_mistakes_are_named(recorded: Path, tmp_path: Path):
         check_up(cell, recorded, horizon=50)
     with pytest.raises(AcidError, match="nowhere"):
         check_up(cell, tmp_path / "nowhere.h5")
+
+
+def test_directions_that_were_found_are_kept_with_the_verifier(tmp_path: Path):
+    shutil.copytree(ASSETS / "reacher" / "lewm" / "verifier", tmp_path / "verifier")
+    before = checkpoint.fingerprint(tmp_path / "verifier")
+    kept = found().directions
+    keep_directions(tmp_path, replace(found(), directions=kept))
+    assert Verifier.load(tmp_path / "verifier").directions == kept
+    assert checkpoint.fingerprint(tmp_path / "verifier") == before  # more is known about it, but it is the same
+
+
+def test_episodes_of_the_same_collection_are_known_to_be_held_out(tmp_path: Path):
+    class Collected:
+        path, attributes = tmp_path / "data.h5", {"collection": "twelve episodes"}
+
+        def __len__(self) -> int:
+            return 12
+
+    recorded = {"partition": {"episodes": 12, "held_out": 0.25, "seed": 0, "fingerprint": None}}
+    ids, told = _unseen(Collected(), recorded | {"data": {"collection": "twelve episodes"}})  # type: ignore[arg-type]
+    assert len(ids) == 3
+    assert "held-out" in told

@@ -27,6 +27,8 @@ class Inspect:
     """Recorded stretches of that length to look at."""
     pool: int = 32
     """Recorded plans that each is compared with, for the suggested λ."""
+    keep: bool = False
+    """Keep the directions in the verifier's checkpoint, for `part="told"` and the conditions told and untold."""
     json: bool = False
     compute: On = field(default_factory=Compute)
 
@@ -35,7 +37,7 @@ class Inspect:
 
         from acid.evaluation import shipped
         from acid.evaluation.cells import ASSETS
-        from acid.views.checkup import check_up
+        from acid.views.checkup import check_up, keep_directions
 
         torch.set_num_threads(1)
         folder = ASSETS / self.checkpoint if self.checkpoint in shipped() else Path(self.checkpoint)
@@ -50,3 +52,5 @@ class Inspect:
                 progress=progress,
             )
         print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) if self.json else found.text())
+        if self.keep:
+            keep_directions(folder, found)

@@ -12,6 +12,7 @@ from acid.tables.idm import IDM
 from acid.tables.imagination import IMAGINATION
 from acid.tables.latency import LATENCY
 from acid.tables.navigation import NAVIGATION
+from acid.tables.parts import PARTS_TABLE
 from acid.tables.planning import PLANNING
 from acid.tables.program import choose, reproduce, write
 from acid.tables.proposals import PROPOSALS
@@ -23,7 +24,7 @@ from acid.tables.verdict import Verdict
 from acid.tables.weighting import WEIGHTING
 
 _ALL = (PLANNING, DEFORMABLE, NAVIGATION, ROBUSTNESS, WEIGHTING, ONE_LAMBDA, SPREAD, LATENCY, EULER_TABLE, SWAP, LIMITS)
-_ALL += (IMAGINATION, ENV, IDM, PROPOSALS, COMPUTE)
+_ALL += (IMAGINATION, ENV, IDM, PROPOSALS, COMPUTE, PARTS_TABLE)
 TABLES: Mapping[str, Table] = named(_ALL, "table")
 
 __all__ = [

@@ -141,6 +141,15 @@ def check_up(
     return _measure(kit, seen, pool=min(pool, len(seen.actions)), title=(kind, data.name, which), progress=progress)
 
 
+def keep_directions(folder: Path, found: Checkup) -> None:
+    """Write what was found about directions into the report of a cell's verifier, so that its parts can be used."""
+    verifier = folder / "verifier"
+    report = checkpoint.load(verifier).metadata.get("report")
+    if report is None:
+        raise AcidError(f"{verifier} has no report to add directions to; fit it again with `acid train verifier`")
+    checkpoint.annotate(verifier, report={**report, "directions": asdict(found.directions)})
+
+
 @dataclass(frozen=True)
 class Seen:
     """M recorded windows as the world model sees them."""
@@ -164,7 +173,9 @@ def _load(folder: Path, device: str) -> tuple[Kit, str, dict[str, Any]]:
 def _unseen(episodes: Episodes, metadata: dict[str, Any]) -> tuple[np.ndarray, str]:
     """The episodes that the model was not trained on, as far as is known."""
     recorded = metadata.get("partition") or {}
-    if recorded.get("fingerprint") == fingerprint(episodes):
+    collected = (metadata.get("data") or {}).get("collection")  # the same one gives the same episodes
+    again = collected is not None and episodes.attributes.get("collection") == collected
+    if recorded and (again or recorded.get("fingerprint") == fingerprint(episodes)):
         held_out = split(recorded["episodes"], recorded["held_out"], recorded["seed"]).held_out
         if len(held_out):
             return held_out, f"the {len(held_out)} held-out episodes"
