@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from acid.errors import AcidError, CheckpointError, did_you_mean, some
-from acid.files import clipped, existing, load_safetensors, read_json_object, reason, replacing, save_safetensors
-from acid.nn.budget import Budget
+from acid.files import clipped, existing, load_safetensors, read_json_object, replacing, save_safetensors
+from acid.nn.budget import building
 from acid.types import ActionScaler
 
 C = TypeVar("C")
@@ -110,14 +110,9 @@ def restore(checkpoint: Checkpoint, build: Callable[[], M], where: str | os.Path
 
     A configuration that asks for much more than its weights is refused before memory is taken.
     """
-    try:
-        with Budget(checkpoint.state.values()):
-            module = build()
+    with building(where, checkpoint.state.values(), CheckpointError):
+        module = build()
         load_state(module, checkpoint)
-    except AcidError as error:
-        raise CheckpointError(f"{where} cannot be used: {error}") from error
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{where} describes a network that cannot be built ({reason(error)})") from error
     return module.eval().requires_grad_(False)
 
 

@@ -133,21 +133,27 @@ class Problem:
         """The current latent [B, P, D]: the last context frame."""
         return self.start if self.start.dim() == 3 else self.start[:, -1]
 
-    def check(self) -> None:
-        """A ShapeError if start and goal do not fit each other, or hold NaN or infinity."""
-        if self.start.dim() not in (3, 4) or self.now.shape != self.goal.shape or not self.size:
+    def check(self, action_size: int | None = None) -> None:
+        """A ShapeError unless start, goal and past actions are finite numbers of shapes that fit each other."""
+        for name, values in (("start latents", self.start), ("goal latents", self.goal)):
+            check_tensor(name, values)
+        shape = list(self.start.shape)
+        if len(shape) not in (3, 4) or not all(shape) or [shape[0], *shape[-2:]] != list(self.goal.shape):
             raise ShapeError(
                 "a problem needs start latents [B, P, D] or [B, T, P, D] and goal latents [B, P, D] of the same sizes, "
-                f"got start {list(self.start.shape)} and goal {list(self.goal.shape)}"
-            )
-        frames = 1 if self.start.dim() == 3 else self.start.shape[1]
-        if self.past_actions is not None and self.past_actions.shape[:2] != (self.size, frames - 1):
-            raise ShapeError(
-                f"past actions must be [B, T-1, A] = [{self.size}, {frames - 1}, A] for start "
-                f"{list(self.start.shape)}, got {list(self.past_actions.shape)}"
+                f"none of them 0, got start {shape} and goal {list(self.goal.shape)}"
             )
         check_finite("start latent", self.start)
         check_finite("goal latent", self.goal)
+        if self.past_actions is None:
+            return
+        check_tensor("past actions", self.past_actions)
+        frames, found = (1 if len(shape) == 3 else shape[1]), list(self.past_actions.shape)
+        size = action_size or (found[-1] if found else 0)
+        if found != [self.size, frames - 1, size]:
+            wanted = f"[{self.size}, {frames - 1}, {action_size or 'A'}]"
+            raise ShapeError(f"past actions must be [B, T-1, A] = {wanted} for start {shape}, got {found}")
+        check_finite("past action", self.past_actions)
 
     def to(self, device: torch.device | None) -> Problem:
         """The same problems on a device; None leaves them where they are."""
@@ -208,11 +214,11 @@ def _real(actions: Tensor) -> Tensor:
     return actions if actions.is_floating_point() else actions.to(torch.get_default_dtype())
 
 
-def check_tensor(method: str, returned: object) -> None:
-    """A ShapeError unless a method of the user's returned real numbers."""
-    if not isinstance(returned, Tensor) or returned.is_complex():
-        told = f"a tensor of {returned.dtype}" if isinstance(returned, Tensor) else f"a {type(returned).__name__}"
-        raise ShapeError(f"{method} must return a tensor of real numbers, got {told}")
+def check_tensor(what: str, found: object) -> None:
+    """A ShapeError unless something of the user's is a tensor of floating-point numbers; whole ones would overflow."""
+    if not isinstance(found, Tensor) or not found.is_floating_point():
+        told = f"a tensor of {found.dtype}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
+        raise ShapeError(f"{what} must be a tensor of floating-point numbers, got {told}")
 
 
 def check_finite(name: str, tensor: Tensor) -> Tensor:

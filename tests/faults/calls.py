@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -14,9 +15,11 @@ from torch import Tensor
 
 import acid
 from acid.data import EpisodeWriter, split
+from acid.nn.budget import building
 from acid.planning import ICEM, MPPI, Adaptive, Constant, Custom, GoalDistance, Gradient, Shooting
 from acid.types import ActionScaler, Problem
 from acid.verifier import FitConfig, TransformerSize
+from acid.verifier.flow import FlowConfig
 from faults.damage import odd
 
 SEARCHES = (acid.CEM, ICEM, MPPI, Gradient, Shooting)
@@ -45,6 +48,13 @@ class Point:
         return (next_latent - latent)[..., 0, :]
 
 
+class Remembering(Point):
+    """The same for several context frames, and what was done between them."""
+
+    def rollout(self, latent: Tensor, actions: Tensor, past_actions: Tensor | None = None) -> Any:
+        return super().rollout(latent if latent.dim() == 3 else latent[:, -1], actions)
+
+
 def _plan(cost: Any = None, model: Any = None, **options: Any) -> None:
     chosen = {"search": SMALL, "horizon": 2} | options
     planner = acid.Planner(model or Point(), cost or acid.acid_cost(Point()), **chosen)
@@ -70,8 +80,9 @@ def bounds(draw: Draw, folder: Path) -> None:
 
 
 def problems(draw: Draw, folder: Path) -> None:
-    planner = acid.Planner(Point(), acid.acid_cost(Point()), SMALL, horizon=2)
-    planner.solve(Problem(draw(tensors), draw(tensors)))
+    planner = acid.Planner(Remembering(), acid.acid_cost(Point()), SMALL, horizon=2)
+    start, goal = draw(st.just(torch.zeros(2, 3, 1, 2)) | anything), draw(st.just(torch.ones(2, 1, 2)) | anything)
+    planner.solve(Problem(start, goal, draw(st.none() | anything)))
 
 
 def observations(draw: Draw, folder: Path) -> None:
@@ -112,7 +123,8 @@ def scalers(draw: Draw, folder: Path) -> None:
 def scaled_tensors(draw: Draw, folder: Path) -> None:
     made, values = ActionScaler((0.5, 1.5), (1.5, 2.5), 2), draw(tensors)
     normalised = made.normalise(values)
-    assert torch.equal(normalised, made.normalise(values.to(normalised.dtype))), "whole numbers are scaled otherwise"
+    same = made.normalise(values.to(normalised.dtype))
+    assert torch.allclose(normalised, same, equal_nan=True), "whole numbers are scaled otherwise"
 
 
 def world_models(draw: Draw, folder: Path) -> None:
@@ -140,9 +152,37 @@ def fitted_tables(draw: Draw, folder: Path) -> None:
     acid.Verifier.fit(*table, size=TransformerSize(8, 1, 2), training=training)
 
 
+def network_sizes(draw: Draw, folder: Path) -> None:
+    """Those that a machine of half a GiB cannot hold are refused before memory is taken."""
+    kind = draw(st.sampled_from([TransformerSize, FlowConfig]))
+    name = draw(st.sampled_from([field.name for field in dataclasses.fields(kind)]))
+    small = {"width": 8, "depth": 1, "heads": 2} | ({name: draw(odd)} if kind is TransformerSize else {})
+    flow = {"latent_size": 2, "tokens": 4, "action_size": 2, "size": TransformerSize(**small)}
+    config = FlowConfig(**flow | ({name: draw(odd)} if kind is FlowConfig else {}))
+    with mock.patch("acid.nn.budget._memory", return_value=2**29), building("a verifier"):
+        acid.Verifier(config)
+
+
+class Room:
+    """An environment of gymnasium's, which answers the same five times and then ends."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer, self.left = answer, 5
+
+    def reset(self, *, seed: int) -> Any:
+        return np.zeros((1, 2)), {}
+
+    def step(self, action: np.ndarray) -> Any:
+        self.left -= 1
+        return self.answer if self.left else (np.zeros((1, 2)), 0.0, True, False, {})
+
+
 def controllers(draw: Draw, folder: Path) -> None:
-    planner = acid.Planner(Point(), acid.goal_cost(), SMALL, horizon=2)
-    acid.Controller(planner, draw(odd))
+    controller = acid.Controller(acid.Planner(Point(), acid.goal_cost(), SMALL, horizon=2), draw(st.just(1) | odd))
+    seen = draw(st.just(np.ones((1, 2))) | anything)
+    answer = draw(st.just((seen, 0.0, False, False, {})) | anything)
+    goal, budget, history = draw(st.just(np.ones((1, 2))) | anything), draw(st.just(3) | odd), draw(st.just(1) | odd)
+    controller.run(Room(answer), goal, budget=budget, history=history)
 
 
 def splits(draw: Draw, folder: Path) -> None:
@@ -161,7 +201,16 @@ CALLS: dict[str, Callable[[Draw, Path], None]] = {
     made.__name__: made
     for made in (
         *(search_options, planner_options, bounds, problems, observations, seeds_and_starts, costs, cost_dtypes),
-        *(weights_of_terms, scalers, scaled_tensors, world_models, verifiers, fit_settings, fitted_tables),
+        *(
+            weights_of_terms,
+            scalers,
+            scaled_tensors,
+            world_models,
+            verifiers,
+            fit_settings,
+            fitted_tables,
+            network_sizes,
+        ),
         *(controllers, splits, written_episodes),
     )
 }

@@ -95,6 +95,7 @@ def _run(subject: str, number: int, size: int, folder: Path, tell: Callable[...,
         def draw(strategy: Any) -> Any:
             value = data.draw(strategy)
             shown.append(repr(value)[:120])
+            tell("d", " ".join(shown))
             return value
 
         content = None if reader is None else draw(reader.damage)
@@ -116,6 +117,9 @@ def _run(subject: str, number: int, size: int, folder: Path, tell: Callable[...,
             told = f"{type(error).__name__}: {str(error)[:120]} ({Path(last.filename).name}:{last.lineno}) from {shown}"
             own = last.filename == calls.__file__ and last.name in _CALLERS
             tell("r" if own else "w", told)
+        except BaseException:  # hypothesis gives an input up while it is drawn
+            tell("g")
+            raise
         if time.process_time() - began > HANG:
             tell("w", f"hang: {time.process_time() - began:.0f} s from {shown}")
         if (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - first) * 1024 > GROWTH:
@@ -149,8 +153,11 @@ def _watch(child: int, channel: int, name: str) -> Tally:
             text, kind = stream.read(length).decode(), head.decode()
             if kind == "s":
                 working, found.inputs = text, found.inputs + 1
+            elif kind == "d":
+                working = text
             elif kind == "w":
                 found.wrong.append(f"{name}: {text}")
+            found.inputs -= kind == "g"
             found.accepted += kind == "a"
             found.refused += kind == "r"
     _, status = os.waitpid(child, 0)

@@ -223,9 +223,9 @@ def test_what_an_environment_or_a_model_must_return_is_named():
         def rollout(self, latent, actions):
             return {"latents": super().rollout(latent, actions)}
 
-    with pytest.raises(ShapeError, match="encode must return a tensor of real numbers, got a tuple"):
+    with pytest.raises(ShapeError, match="what encode returns must be a tensor of floating-point numbers, got a tuple"):
         controller(model=Tuples()).run(Plane(), np.zeros(4), budget=2)
-    with pytest.raises(ShapeError, match="rollout must return a tensor of real numbers, got a dict"):
+    with pytest.raises(ShapeError, match="what rollout returns must be a tensor of floating-point numbers, got a dict"):
         controller(model=Dicts()).run(Plane(), np.zeros(4), budget=2)
     with pytest.raises(ShapeError, match="an observation must be a tensor, an array or a dict of them, got str"):
         controller().plan("pixels", torch.zeros(1, 4))

@@ -1,13 +1,14 @@
 """The planner: what a plan holds, and what it refuses."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from planning_toys import ACTION, HORIZON, SEARCHES, Integrator, Verifier, planner, problem
 
 from acid.errors import PlanningError, ShapeError
-from acid.planning import CEM, Planner, acid_cost, goal_cost
+from acid.planning import CEM, Planner, Shooting, acid_cost, goal_cost
 from acid.types import ActionScaler, Problem
 
 SEARCH = SEARCHES["cem"]
@@ -146,10 +147,39 @@ def test_start_and_goal_must_fit_each_other():
         planner(SEARCH).solve(Problem(torch.zeros(0, 2, 2), torch.zeros(0, 2, 2)))
 
 
+@pytest.mark.parametrize("which", ["start", "goal"])
+@pytest.mark.parametrize("wrong", [torch.ones(3, 2, 2, dtype=torch.bool), torch.ones(3, 2, 2).long(), [[1.0]], None])
+def test_latents_that_are_no_floating_point_numbers_are_refused(which, wrong):
+    with pytest.raises(ShapeError, match=f"{which} latents must be a tensor of floating-point numbers, got"):
+        planner(SEARCH).solve(replace(problem(), **{which: wrong}))
+
+
+@pytest.mark.parametrize(
+    ("start", "past", "message"),
+    [
+        (torch.zeros(3, 0, 2, 2), None, r"none of them 0, got start \[3, 0, 2, 2\]"),
+        (torch.zeros(3, 2, 2, 2), torch.zeros(3, 2, 2), r"past actions must be \[B, T-1, A\] = \[3, 1, 2\]"),
+        (torch.zeros(3, 2, 2, 2), torch.zeros(3, 1, 3), r"= \[3, 1, 2\] for start .* got \[3, 1, 3\]"),
+        (torch.zeros(3, 2, 2, 2), torch.full((3, 1, 2), math.nan), "past action holds NaN"),
+        (torch.zeros(3, 2, 2, 2), "none", "past actions must be a tensor of floating-point numbers, got a str"),
+    ],
+)
+def test_context_and_past_actions_must_fit(start, past, message):
+    with pytest.raises(ShapeError, match=message):
+        planner(SEARCH).solve(Problem(start, problem().goal, past))
+
+
+def test_candidates_that_no_memory_holds_are_refused_before_they_are_drawn():
+    with pytest.raises(PlanningError, match="in one iteration, which no memory holds: lower the samples"):
+        planner(Shooting(samples=10**9)).solve(problem())
+
+
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
         ({"horizon": 0}, PlanningError, "horizon must be at least 1, got 0"),
+        ({"horizon": 10**9}, PlanningError, "horizon must be a whole number of at most 10000, got 1000000000"),
+        ({"action_size": 10**9}, PlanningError, "action_size must be a whole number of at most 100000"),
         ({"chunk": 0}, PlanningError, "chunk must be at least 1, got 0"),
         ({"action_size": None}, PlanningError, "no action scaler"),
         ({"action_size": 0}, PlanningError, "action_size must be at least 1, got 0"),

@@ -73,6 +73,14 @@ def test_any_number_can_be_set(blobs: Path, tmp_path: Path, capsys: pytest.Captu
     assert recipe["loop"]["steps"] < 20
 
 
+@pytest.mark.parametrize(("name", "size"), [("predictor.width", 3 * 10**11), ("latent-size", 10**12)])
+def test_a_network_that_no_memory_holds_is_refused(name: str, size: int, blobs: Path, tmp_path: Path) -> None:
+    short = ["--data", str(blobs), "--out", str(tmp_path / "cell"), "--task", "blobs", "--device", "cpu"]
+    with pytest.raises(AcidError, match=r"the network of this model cannot be used: .* more than this machine"):
+        train_command(["model", "lewm", *short, f"--network.{name}", str(size)])
+    assert not (tmp_path / "cell" / "model" / "model.safetensors").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -178,3 +178,11 @@ def test_convolutions_look_at_both_frames_place_by_place():
     assert (inferred - swapped).abs().max() > 1e-3
     with pytest.raises(ShapeError, match="n × n tokens that are not merged, got 6"):
         FlowConfig(5, 6, 3, channels=(8,))
+
+
+@pytest.mark.parametrize("size", ["x", 0, 1.5, None, True, 2**70])
+def test_sizes_that_are_no_whole_numbers_are_refused(size):
+    with pytest.raises(ShapeError, match="whole number"):
+        TransformerSize(width=size)
+    with pytest.raises(ShapeError, match="must be whole"):
+        FlowConfig(2, size, 2)

@@ -8,14 +8,14 @@ sequence never has to be built.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from acid.errors import ShapeError
+from acid.errors import ShapeError, is_number
 from acid.nn.attention import FEW, attend_few
 
 
@@ -29,8 +29,8 @@ class TransformerSize:
     mlp_ratio: int = 4
 
     def __post_init__(self) -> None:
-        if min(self.width, self.depth, self.heads, self.mlp_ratio) < 1:
-            raise ShapeError(f"every field of a transformer size must be at least 1, got {self}")
+        if not all(is_number(size, whole=True) and size >= 1 for size in astuple(self)):
+            raise ShapeError(f"every field of a transformer size must be a whole number of at least 1, got {self}")
         if self.width % self.heads:
             raise ShapeError(f"transformer width {self.width} must be a multiple of its {self.heads} heads")
 

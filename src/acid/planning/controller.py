@@ -14,7 +14,7 @@ from acid.planning.observations import Observation, as_arrays, stacked
 from acid.planning.parametrisation import Free
 from acid.planning.planner import Planner
 from acid.planning.proposals import Proposal, Remainder, Several
-from acid.planning.search import check_counts
+from acid.planning.search import MOST_STEPS, check_counts
 from acid.types import Plan
 
 
@@ -85,7 +85,8 @@ class Controller:
             the beginning the first one is repeated. With 1 it is shown the last one alone, [1, ...].
         done: asked with the environment before the first and after every step; the episode ends when it says yes.
         """
-        check_counts(budget=budget, history=history)
+        check_counts(budget=budget)
+        check_counts(MOST_STEPS, history=history)
         self.reset()
         if observation is None:
             observation, _ = _answer(env, "reset", env.reset(seed=seed), 2)

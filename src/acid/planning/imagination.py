@@ -73,10 +73,10 @@ class Imagination:
     def _rollout(self, start: Tensor, now: Tensor, actions: Tensor, known: Mapping[str, Any]) -> Tensor:
         """[R, n, H+1, P, D]: the observed latent followed by the imagined ones."""
         problems, candidates, horizon, _ = actions.shape
-        asked = actions.to(start.dtype) if start.is_floating_point() else actions  # a model in half precision
+        asked = actions.to(start.dtype)  # a model in half precision
         rollout: Callable[..., Tensor] = self.model.rollout
         imagined = rollout(start, asked, **known)
-        check_tensor("rollout", imagined)
+        check_tensor("what rollout returns", imagined)
         expected = (problems, candidates, horizon, *now.shape[1:])
         if imagined.shape != expected:
             raise ShapeError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
 
@@ -11,6 +12,8 @@ from torch import Tensor
 
 from acid.errors import PlanningError, ShapeError
 from acid.planning.rows import Rows
+
+MOST_NUMBERS = 2**31  # drawn at once, 8 GiB; what is imagined for them takes many times as much
 
 
 def derive_seed(seed: int, *path: int) -> int:
@@ -37,6 +40,11 @@ class Streams:
 
     def normal(self, rows: Rows, shape: Sequence[int], like: Tensor) -> Tensor:
         """Standard normal numbers [R, *shape], each row from the stream of that problem."""
+        if (wanted := len(rows) * math.prod(shape)) > MOST_NUMBERS:
+            raise PlanningError(
+                f"{len(rows)} problems × candidates of {list(shape)} numbers are {wanted:.1e} in one iteration, which "
+                f"no memory holds: lower the samples, the horizon or the number of problems"
+            )
         draws = [
             torch.randn(*shape, generator=self._generators[row], dtype=like.dtype, device=self._device)
             for row in rows.numbers

@@ -24,7 +24,7 @@ from acid.planning.parametrisation import Free, Parametrisation, Space
 from acid.planning.precision import Precision, PrecisionName
 from acid.planning.proposals import Proposal
 from acid.planning.rows import Rows
-from acid.planning.search import Search, Start, check_counts
+from acid.planning.search import MOST_ACTION_NUMBERS, MOST_STEPS, Search, Start, check_counts
 from acid.planning.timing import Stopwatch
 from acid.types import ActionScaler, Plan, Problem, WorldModel, check_finite, check_tensor
 
@@ -68,7 +68,8 @@ class Planner:
         observer: Observer | None = None,
         precision: PrecisionName = "float32",
     ) -> None:
-        check_counts(horizon=horizon, repeats=repeats)
+        check_counts(MOST_STEPS, horizon=horizon)
+        check_counts(repeats=repeats)
         if chunk is not None:
             check_counts(chunk=chunk)
         if noise not in ("cpu", "device"):
@@ -122,7 +123,7 @@ class Planner:
 
     def with_horizon(self, horizon: int) -> Planner:
         """The same planner for plans of another length."""
-        check_counts(horizon=horizon)
+        check_counts(MOST_STEPS, horizon=horizon)
         other = copy.copy(self)
         other.horizon = horizon
         return other
@@ -140,7 +141,8 @@ class Planner:
         initial: Tensor | Proposal | None,
         stopwatch: Stopwatch,
     ) -> tuple[Objective, Start, Streams]:
-        """What `Search.run` is given for checked problems: the objective, where to start and the random streams."""
+        """What `Search.run` is given for these problems: the objective, where to start and the random streams."""
+        problem.check(self.action_size)
         problem = problem.to(device_of(self.model))
         if problem.past_actions is not None and not takes_past_actions(self.model):
             raise PlanningError(
@@ -176,7 +178,6 @@ class Planner:
         self, problem: Problem, seed: int | Sequence[int], initial: Tensor | Proposal | None, stopwatch: Stopwatch
     ) -> Plan:
         with stopwatch.measure("total"):
-            problem.check()
             objective, start, streams = self.prepare(problem, seed, initial, stopwatch)
             outcome = self.search.run(objective, start, streams)
             objective.finite.finish()
@@ -200,7 +201,7 @@ class Planner:
         device = device_of(self.model) or getattr(seen, "device", torch.device("cpu"))  # a dict has none
         with self.precision.computing(device):
             found = self.model.encode(seen)
-        check_tensor("encode", found)
+        check_tensor("what encode returns", found)
         latent = self.precision.latent(found)
         if latent.dim() not in (3, 4) or not latent.numel():
             raise ShapeError(f"encode must return [B, P, D] or [B, T, P, D], got {list(latent.shape)} for the {name}")
@@ -273,5 +274,5 @@ def _action_size(scaler: ActionScaler | None, action_size: int | None) -> int:
         )
     size = action_size if scaler is None else scaler.size
     assert size is not None  # for the type checker: both None was refused above
-    check_counts(action_size=size)
+    check_counts(MOST_ACTION_NUMBERS, action_size=size)
     return size

@@ -59,7 +59,6 @@ def draw_pool(
     search = planner.search
     if not isinstance(search, CEM):
         raise PlanningError(f"a pool is what CEM draws in its first iteration, but the search is {search}")
-    problem.check()
     objective, start, streams = planner.prepare(problem, seed, initial, Stopwatch())
     rows = Rows.all(len(start.mean))
     candidates = start.join(search.draw(objective, start.gaussian(search.std_init), rows, streams), rows)

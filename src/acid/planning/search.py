@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from acid.errors import PlanningError, is_number
+from acid.files import clipped
 from acid.planning.costs import Evaluation
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
@@ -22,6 +23,8 @@ from acid.planning.observer import Iteration
 from acid.planning.rows import Rows
 from acid.types import Trace
 
+MOST_STEPS = 10_000  # of a plan, and numbers of an action: far above any real ones
+MOST_ACTION_NUMBERS = 100_000
 Std = float | tuple[float, ...]  # one number, or one per action dimension
 
 
@@ -235,10 +238,10 @@ def initial_std(std: Std, mean: Tensor) -> Tensor:
     return torch.as_tensor(std, dtype=mean.dtype, device=mean.device).expand_as(mean)
 
 
-def check_counts(**counts: int) -> None:
+def check_counts(most: int = 2**31 - 1, /, **counts: int) -> None:
     for name, value in counts.items():
-        if not is_number(value, whole=True) or value >= 2**31:
-            raise PlanningError(f"{name} must be a whole number, and not an absurd one, got {value!r}")
+        if not is_number(value, whole=True) or value > most:
+            raise PlanningError(f"{name} must be a whole number of at most {most}, got {clipped(value)}")
         if value < 1:
             raise PlanningError(f"{name} must be at least 1, got {value}")
 

@@ -119,7 +119,7 @@ class ActionConsistency:
     def differences(self, trajectory: Trajectory) -> Tensor:
         """a_t − G(ẑ_t, ẑ_{t+1}) as [B, N, H, A], or its part, or of where they lead as [B, N, H, D]."""
         inferred, asked = self.view.inferred(trajectory), self.view.asked(trajectory)
-        check_tensor("infer", inferred)
+        check_tensor("what infer returns", inferred)
         if inferred.shape != asked.shape:
             raise ShapeError(
                 f"the verifier of term {self.name!r} returned actions {list(inferred.shape)} for candidates "

@@ -48,7 +48,6 @@ def prepare_decoder(job: Job) -> Trainable:
     """Mean squared error from latents to pixels."""
     dataset = load_latents(job)
     _, tokens, size = dataset.latents.shape
-    torch.manual_seed(job.recipe.loop.seed)
     made: Decoder | TokenDecoder
     if isinstance(job.recipe.network, DecoderConfig):
         if tokens != 1:
@@ -57,12 +56,12 @@ def prepare_decoder(job: Job) -> Trainable:
             raise SettingError(
                 f"the world model sees {dataset.model.observation_size} px; set network.image_size to that"
             )
-        made = Decoder(sized(job.recipe.network, latent_size=size))
+        made = job.build(Decoder, sized(job.recipe.network, latent_size=size))
     else:
         grid = math.isqrt(tokens)
         if grid * grid != tokens:
             raise ShapeError(f"only tokens that lie in a square can be drawn, got {tokens} a frame")
-        made = TokenDecoder(sized(job.recipe.network, latent_size=size, grid=grid))
+        made = job.build(TokenDecoder, sized(job.recipe.network, latent_size=size, grid=grid))
 
     def read(step: int) -> tuple[Tensor, Tensor]:
         chosen = job.draw(len(dataset.rows), step)
@@ -96,8 +95,7 @@ def prepare_readout(job: Job) -> Trainable:
     """Chamfer distance between the points that are told and those that are there."""
     task, dataset = tasks.make(job.task), load_latents(job)
     _, tokens, size = dataset.latents.shape
-    torch.manual_seed(job.recipe.loop.seed)
-    made = Readout(sized(job.recipe.network, tokens=tokens, latent_size=size))
+    made = job.build(Readout, sized(job.recipe.network, tokens=tokens, latent_size=size))
     kept = round(len(dataset.rows) * (1 - job.recipe.tested))
     if not 0 < kept < len(dataset.rows):
         raise SettingError(f"tested must be a share of the {len(dataset.rows)} frames, got tested={job.recipe.tested}")

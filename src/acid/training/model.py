@@ -126,8 +126,7 @@ def _build(job: Job, scaler: ActionScaler) -> LearnedWorldModel:
         if network.tokenizer not in (tokenizer.config, job.kind.presets[recipe.scale](0).tokenizer):
             raise SettingError("the tokenizer is the one in the cell's folder; leave out settings of network.tokenizer")
         options["tokenizer"] = tokenizer
-    torch.manual_seed(recipe.loop.seed)
-    return job.kind.model(network, scaler, **options).to(job.device)
+    return job.build(job.kind.model, network, scaler, **options).to(job.device)
 
 
 @torch.no_grad()

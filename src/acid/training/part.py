@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +16,9 @@ from acid.data import Episodes, Partition
 from acid.errors import look_up
 from acid.loop import LoopConfig, Losses, SettingError
 from acid.models import Kind, LearnedWorldModel
+from acid.nn.budget import building
+
+M = TypeVar("M", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,12 @@ class Job:
     def world_model(self) -> LearnedWorldModel:
         """The cell's own, frozen, on the device."""
         return models.load(self.cell / "model", device=self.device)
+
+    def build(self, network: Callable[..., M], *arguments: Any, **options: Any) -> M:
+        """A fresh network, the same for the same seed."""
+        torch.manual_seed(self.recipe.loop.seed)
+        with building(f"the network of this {self.recipe.part}", failure=SettingError):
+            return network(*arguments, **options)
 
     def pixels(self, rows: np.ndarray) -> Tensor:
         """Frames of the dataset, uint8 [*rows.shape, S, S, 3]."""

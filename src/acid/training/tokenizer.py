@@ -47,8 +47,7 @@ def recipe(model: str, scale: str) -> TokenizerRecipe:
 def prepare(job: Job) -> Trainable:
     recipe = job.recipe
     shown, held_out = (job.episodes.rows_of(ids) for ids in (job.partition.train, job.partition.held_out))
-    torch.manual_seed(recipe.loop.seed)
-    tokenizer = CompactTokenizer(recipe.network)
+    tokenizer = job.build(CompactTokenizer, recipe.network)
     distance = perceptual_distance(job.device, needed=bool(recipe.loss.perceptual))
     loss = CompactLoss(recipe.loss, distance)
 

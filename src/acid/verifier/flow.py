@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from acid.errors import ShapeError, look_up
+from acid.errors import ShapeError, is_number, look_up
 from acid.nn.embeddings import TimeEmbedding
 from acid.nn.prefix_suffix import Memory, PrefixSuffixTransformer, TransformerSize
 
@@ -48,8 +48,16 @@ class FlowConfig:
     conditions: int = 0  # how many values the integer has that the network is told besides the two frames; 0: none
 
     def __post_init__(self) -> None:
-        if min(self.latent_size, self.tokens, self.action_size, self.steps) < 1:
-            raise ShapeError(f"latent_size, tokens, action_size and steps must be at least 1, got {self}")
+        sizes = (self.latent_size, self.tokens, self.action_size, self.steps)
+        if not all(is_number(size, whole=True) and size >= 1 for size in sizes):
+            raise ShapeError(f"latent_size, tokens, action_size and steps must be whole and at least 1, got {self}")
+        if not is_number(self.conditions, whole=True) or self.conditions < 0:
+            raise ShapeError(f"conditions must be a whole number of at least 0, got {self.conditions!r}")
+        if not isinstance(self.size, TransformerSize):
+            raise ShapeError(f"the size of a flow must be a TransformerSize, got {self.size!r}")
+        channels = self.channels if isinstance(self.channels, tuple) else (0,)
+        if not all(is_number(width, whole=True) and width >= 1 for width in channels):
+            raise ShapeError(f"channels must be a tuple of whole numbers of at least 1, got {self.channels!r}")
         if self.noise not in ("zero", "fixed"):
             raise ShapeError(f"noise must be 'zero' or 'fixed', got {self.noise!r}")
         if self.channels and (self.merge or math.isqrt(self.tokens) ** 2 != self.tokens):

@@ -15,6 +15,7 @@ from acid import checkpoint
 from acid.device import resolve_device
 from acid.errors import AcidWarning, CheckpointError
 from acid.loop import Progress, train
+from acid.nn.budget import building
 from acid.nn.prefix_suffix import TransformerSize
 from acid.types import ActionScaler
 from acid.verifier.directions import Directions
@@ -107,7 +108,9 @@ class FlowModel(nn.Module):
         )
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(training.seed)
-            model = cls(config, scaler).to(transitions.latents.device)
+            with building(f"the configuration of the {cls.kind}"):
+                model = cls(config, scaler)
+        model.to(transitions.latents.device)
         return model, FlowFit(model.flow, transitions, chosen, held_out, training)
 
     @property
