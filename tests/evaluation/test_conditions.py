@@ -285,8 +285,8 @@ REFUSED_BY_LATENT = {
 }
 REFUSED_BY_PATHS = {
     "random": "plans there are paths; use 'chance'",
-    "policy": ".* has no policy",
-    "proposal": ".* has no policy to start from",
+    "policy": "plans there are paths, and a policy answers with one action at a time",
+    "proposal": "candidates there are motions such as arcs",
     "clipped": "what is planned there is not in the units of its commands",
 }
 
@@ -324,9 +324,11 @@ def test_every_condition_is_tried_here():
     assert tried == CONDITIONS.keys()
 
 
-def test_a_policy_must_know_how_far_its_goal_is():
-    with pytest.raises(AcidError, match="told how far away its goal is, which is not known there"):
-        condition("policy").build(bench(goal_offset=None), None)
+def test_a_goal_that_a_task_draws_is_due_at_the_end():
+    protocol = bench(goal_offset=None).protocol
+    assert protocol.steps_left(protocol.budget, 1) == protocol.budget
+    assert protocol.steps_left(1, 1) == protocol.steps_left(0, 1) == 1
+    condition("policy").check_applies(bench(goal_offset=None))
 
 
 @pytest.mark.parametrize("name", ["prior", "chance"])

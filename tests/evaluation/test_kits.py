@@ -15,7 +15,7 @@ from acid.data.poses import SCALER, displacements, integrate
 from acid.errors import AcidError, CheckpointError
 from acid.evaluation import Bench, Cell, Protocol, SearchSpec
 from acid.evaluation.kits import Kit, NavigationKit, TokenKit, kit_of, places
-from acid.planning import Adaptive, Arc, DecodedDistance, GoalDistance, StraightLine, goal_cost
+from acid.planning import Adaptive, Arc, DecodedDistance, GoalDistance, PolicyProposal, StraightLine, goal_cost
 from acid.types import ActionScaler, Trajectory
 
 
@@ -35,6 +35,20 @@ def test_models_that_are_not_named_are_planned_with_in_their_latent_space():
     assert kit.initial("free", situation([1], [2])) is None
     with pytest.raises(AcidError, match="the actions of a Adder do not lead along a path"):
         kit.path_consistency(Adaptive(1.0))
+
+
+def test_a_search_for_pushes_starts_from_samples_for_every_distance_of_the_goal():
+    class Guess:
+        horizon = 3
+
+        def act(self, latent, goal, left):
+            raise NotImplementedError
+
+    kit = object.__new__(TokenKit)
+    policy = Guess()
+    several = kit.proposal(policy, SearchSpec("cem", 60, 1, 6, horizon=1))
+    assert [(one.left, one.samples) for one in several.proposals] == [(1, 10), (2, 10), (3, 10)]
+    assert kit.proposal(policy, SearchSpec("shooting", 1, horizon=1)) == PolicyProposal(policy)
 
 
 def test_a_verifier_of_other_statistics_is_refused():

@@ -72,6 +72,12 @@ def test_the_policy_acts_on_what_its_own_actions_lead_to() -> None:
     torch.testing.assert_close(proposed.sum(1), GOAL - START)  # it arrives
 
 
+def test_a_goal_may_be_farther_away_than_the_plan_looks() -> None:
+    policy = Halfway()
+    PolicyProposal(policy, left=3)(Line(), Problem(START[:, None], GOAL[:, None]), 2, Streams.of(0, 2))
+    assert policy.asked == [3, 2]
+
+
 def test_a_search_of_one_candidate_is_the_proposal_itself() -> None:
     proposal = PolicyProposal(Halfway())
     plan = planner(Shooting(samples=1), proposal=proposal).plan(START, GOAL)
@@ -193,7 +199,7 @@ def test_the_rest_of_a_plan_is_tried_beside_the_policy() -> None:
     control.plan(START, GOAL)
 
 
-@pytest.mark.parametrize("options", [{"std": -1.0}, {"std": float("nan")}, {"samples": -1}, {"steps": 0}])
+@pytest.mark.parametrize("options", [{"std": -1.0}, {"std": float("nan")}, {"samples": -1}, {"steps": 0}, {"left": 0}])
 def test_settings_that_make_no_sense_are_refused(options) -> None:
     with pytest.raises(PlanningError, match="proposal"):
         PolicyProposal(Halfway(), **options)

@@ -27,7 +27,7 @@ from acid.evaluation.protocol import Instances, Protocol, draw_instances
 from acid.evaluation.provenance import Provenance
 from acid.evaluation.searches import SearchSpec
 from acid.files import check_name, read_json_object, write_text
-from acid.planning import Cost, Observer, Planner, PolicyProposal
+from acid.planning import Cost, Observer, Planner
 from acid.verifier import Policy, Verifier
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
@@ -260,7 +260,7 @@ class Bench:
     def planner(self, condition: Condition, lam: float | None) -> Planner:
         low, high = self.task.action_bounds
         bounds = (torch.from_numpy(low), torch.from_numpy(high)) if condition.bounded else None
-        proposal = PolicyProposal(self.policy) if condition.proposes else None
+        proposal = self.kit.proposal(self.policy, self.spec) if condition.proposes else None
         return self.kit.planner(
             self.cost(condition, lam),
             self.spec,

@@ -130,12 +130,14 @@ def _policy(bench: Bench) -> Agent:
 
 
 def _refuse_policy(bench: Bench) -> str | None:
-    if bench.protocol.goal_offset is None:
-        return "a policy is told how far away its goal is, which is not known there"
+    if bench.setup.judges_paths:
+        return "plans there are paths, and a policy answers with one action at a time"
     return None if bench.cell.has("policy") else f"{bench.cell.root} has no policy"
 
 
 def _refuse_proposal(bench: Bench) -> str | None:
+    if bench.setup.judges_paths:
+        return "candidates there are motions such as arcs, and a policy proposes single actions"
     return None if bench.cell.has("policy") else f"{bench.cell.root} has no policy to start from"
 
 

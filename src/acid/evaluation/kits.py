@@ -26,6 +26,9 @@ from acid.planning import (
     HeadedLine,
     Parametrisation,
     Planner,
+    PolicyProposal,
+    Proposal,
+    Several,
     StraightLine,
     Term,
     VerifierView,
@@ -33,6 +36,7 @@ from acid.planning import (
 )
 from acid.planning.bounds import Limit
 from acid.planning.costs import Cost
+from acid.planning.proposals import GoalPolicy
 from acid.types import ActionScaler
 
 
@@ -90,6 +94,10 @@ class Kit:
         """What a search starts from."""
         return None
 
+    def proposal(self, policy: GoalPolicy, spec: SearchSpec) -> Proposal:
+        """Where a search starts that is told what a policy would do."""
+        return PolicyProposal(policy)
+
     def planner(
         self, cost: Cost, spec: SearchSpec, *, bounds: tuple[Limit, Limit] | None = None, **options: Any
     ) -> Planner:
@@ -111,6 +119,16 @@ class TokenKit(Kit):
     """Many tokens a frame fill a core with two problems."""
 
     batch = 2
+
+    def proposal(self, policy: GoalPolicy, spec: SearchSpec) -> Proposal:
+        """Half of the first candidates are samples of the policy, for goals one to all its actions away.
+
+        Nobody knows how many pushes a goal is away, and there are many ways to push, whose mean may be none.
+        """
+        share = spec.samples // (2 * policy.horizon)
+        if share == 0:
+            return PolicyProposal(policy)
+        return Several(*(PolicyProposal(policy, samples=share, left=k) for k in range(1, policy.horizon + 1)))
 
 
 class NavigationKit(Kit):

@@ -44,10 +44,12 @@ class Protocol:
             raise AcidError(f"unknown split {self.split!r}{did_you_mean(self.split, get_args(Split))}")
 
     def steps_left(self, left: int, frameskip: int) -> int:
-        """Model steps until the goal is due when `left` environment steps are left; at least 1, also when overdue."""
-        if self.goal_offset is None:
-            raise AcidError("goals that the task draws are not due at a certain step")
-        return max(1, math.ceil((self.goal_offset - (self.budget - left)) / frameskip))
+        """Model steps until the goal is due when `left` environment steps are left; at least 1, also when overdue.
+
+        A goal that the task drew is due at the end.
+        """
+        due = self.budget if self.goal_offset is None else self.goal_offset
+        return max(1, math.ceil((due - (self.budget - left)) / frameskip))
 
     @classmethod
     def of(cls, setup: Setup, *, episodes: int = 200, split: Split = "test", seed: int = 0) -> Protocol:

@@ -47,20 +47,21 @@ class PolicyProposal:
     std: how far the search may leave it at first: 0 keeps the policy's own plan, None leaves it to the search.
     samples: how many whole sequences, sampled from the policy as a generative model, join the first candidates.
     steps: Euler steps of each sampled action; one would give the mean again.
+    left: how many actions away the goal is, where that is farther than the plan looks.
     """
 
     policy: GoalPolicy
     std: float | None = None
     samples: int = 0
     steps: int = 5
+    left: int = 1
 
     def __post_init__(self) -> None:
         if self.std is not None and not 0 <= self.std < float("inf"):
             raise PlanningError(f"the std of a proposal must be finite and not negative, got {self.std}")
-        if self.samples < 0 or self.steps < 1:
-            raise PlanningError(
-                f"a proposal needs samples of at least 0 and steps of at least 1, got {self.samples} and {self.steps}"
-            )
+        for name, value, least in (("samples", self.samples, 0), ("steps", self.steps, 1), ("left", self.left, 1)):
+            if value < least:
+                raise PlanningError(f"{name} of a proposal must be at least {least}, got {value}")
 
     def __call__(self, model: WorldModel, problem: Problem, horizon: int, streams: Streams, /) -> Start:
         mean = self._imagine(model, problem, horizon, 1)[:, 0]
@@ -74,7 +75,7 @@ class PolicyProposal:
         goal, latent = (x[:, None].expand(-1, count, -1, -1).flatten(0, 1) for x in (problem.goal, problem.now))
         actions: list[Tensor] = []
         for step in range(horizon):
-            left = min(horizon - step, self.policy.horizon)
+            left = min(max(horizon, self.left) - step, self.policy.horizon)
             action = self._act(latent, goal, left, count, streams)
             if not action.isfinite().all():
                 raise PlanningError("the policy proposes actions that are NaN or infinite; fit it again")
