@@ -33,12 +33,13 @@ def test_reacher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     text = demo.run(
         Cell("reacher", "lewm"), 2, tmp_path, processes=1, progress=lambda done, total: told.append((done, total))
     )
-    assert told[-1] == (6, 6)  # three conditions on two problems
-    for shown in ("| original ", "| acid ", "| noop ", "2 held-out problems", "cem-n6-j2-k2, λ = 0.2"):
+    assert told[-1] == (8, 8)  # four conditions on two problems
+    names = ("| original ", "| acid ", "| proposal-acid ", "| noop ")
+    for shown in (*names, "2 held-out problems", "λ = 0.2", "acid: cem-n6-j2-k2; proposal-acid: cem-n30-j5-k5-x1s"):
         assert shown in text
     assert [path.name for path in looked_at(text)] == ["demo.png", "demo.gif", "demo.mp4", "success.png"]
     rows = read_rows(sorted(tmp_path.glob("rows/*/*/*/*.jsonl")))
-    assert sorted(row.condition for row in rows) == ["acid", "acid", "noop", "noop", "original", "original"]
+    assert sorted({row.condition for row in rows}) == ["acid", "noop", "original", "proposal-acid"]
     assert any(f"Shown is problem {row.instance}: " in text for row in rows)
     assert not (tmp_path / "films").exists()
     film = imageio.get_reader(tmp_path / "demo.mp4").get_meta_data()
@@ -62,12 +63,12 @@ def test_the_number_of_problems_must_make_sense(tmp_path: Path):
 def test_the_clearest_problem_is_shown_and_the_rule_is_told():
     original = [row(k, success=k == 2, final_error=1.0) for k in range(5)]
     acid = [row(k, success=k in (0, 3), final_error=(0.5, 0.1, 1.0, 0.2, 0.05)[k]) for k in range(5)]
-    instance, rule = demo.clearest(original, acid)
+    instance, rule = demo.clearest("ACID", original, acid)
     assert instance == "i3"  # reached by ACID alone, with the smaller error
-    assert rule.startswith("of the 2 that only ACID reached (only Original reached 1), ACID's final error")
-    assert demo.clearest(original, original)[1].startswith("of all, because ACID reached none that Original missed")
+    assert rule.startswith("of the 2 that ACID reached and Original missed (the other way round: 1), ACID's final")
+    assert demo.clearest("ACID", original, original)[1].startswith("of all, because ACID reached none")
     judged = [[replace(row, metric="chamfer") for row in rows] for rows in (original, acid)]
-    instance, rule = demo.clearest(*judged)
+    instance, rule = demo.clearest("ACID", *judged)
     assert instance == "i4"  # success does not count there
     assert rule.startswith("of all 5 (ACID ends nearer to the goal on 4)")
 

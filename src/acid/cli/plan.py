@@ -13,14 +13,14 @@ from acid.cli.progress import bar
 
 @dataclass(frozen=True)
 class Demo:
-    """The same problems planned with the goal cost alone and with ACID: a table, a picture and a film.
+    """The same problems planned with the goal cost alone, with ACID, and from a proposal: a table, a picture, a film.
 
     Of all problems, the clearest is shown; the rule is printed.
     """
 
     where: Cells = field(default_factory=lambda: Where(task="rope"))
     episodes: int | None = None
-    """Default: 40, or 8 where planning is slow (rope, granular, navigation)."""
+    """Default: 40, or 5 where planning is slow (rope, granular, navigation)."""
     data: Path | None = None
     """Draw the problems from the held-out episodes of this dataset instead of using the shipped ones."""
     out: Path = Path("out/demo")

@@ -47,6 +47,9 @@ class Kit:
     repeats = 1  # rollouts of each candidate
     batch = 8  # episodes that are planned for at once
     starts_from_last_action = False  # whether `initial` needs to know it
+    proposed: Mapping[str, Any] = {  # sizes of a search that suffice from a proposal, in closed loop
+        "samples": 30, "iterations": 5, "elites": 5, "execute": 1, "shrinks": True, "std_init": 0.3,
+    }  # fmt: skip
 
     def __init__(self, model: Any, verifier: Any, metadata: Mapping[str, Any]) -> None:
         """metadata: of the verifier's checkpoint."""
@@ -119,6 +122,7 @@ class TokenKit(Kit):
     """Many tokens a frame fill a core with two problems."""
 
     batch = 2
+    proposed: Mapping[str, Any] = {"samples": 60, "iterations": 5, "elites": 12}
 
     def proposal(self, policy: GoalPolicy, spec: SearchSpec) -> Proposal:
         """Half of the first candidates are samples of the policy, for goals one to all its actions away.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from acid.evaluation.kits import Kit
 from acid.evaluation.statistics import Paired, paired
 from acid.evaluation.table import difference, interval, lam, p_value
 from acid.tables.planning import MODELS, TASKS
 from acid.tables.table import Claim, Column, Findings, Line, Study, Table, values_of
 from acid.tables.verdict import Verdict, on_gains
 
-SIZES = {"samples": 30, "iterations": 5, "elites": 5}
+SIZES = {name: Kit.proposed[name] for name in ("samples", "iterations", "elites")}
 TINY = {"samples": 10, "iterations": 3, "elites": 3}  # an episode takes 1/60 of Original's candidates
-FEEDBACK = {"execute": 1, "shrinks": True}  # look after every model step, plan as far as the goal is away
-STD = {"std_init": 0.3}  # how far the search may leave the proposal at first
+FEEDBACK = {
+    name: Kit.proposed[name] for name in ("execute", "shrinks")
+}  # look after every model step, plan as far as the goal is away
+STD = {"std_init": Kit.proposed["std_init"]}  # how far the search may leave the proposal at first
 PROPOSED = ("policy-open", "proposal", "proposal-acid")
 
 

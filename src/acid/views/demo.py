@@ -1,4 +1,8 @@
-"""The demo: the same problems planned with the goal cost alone and with ACID, as a table, a picture and a film."""
+"""The demo: the same problems under several planners, as a table, a picture and a film.
+
+With the goal cost alone, with ACID, and, where a cell has a policy, with a smaller search that starts where that would
+go.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,8 @@ from acid.tasks import Task
 from acid.views.episodes import amount, imagined_frames, sheet_rows
 
 SMALL = {"samples": 30, "elites": 3}  # a tenth of the published search, for models that plan in one latent vector
-COMPARED = (BASELINE, "acid", "noop")
+PROPOSED = "proposal-acid"
+IDLE = "noop"
 GHOST = 0.35  # how strongly the goal shines through what happened
 
 
@@ -51,28 +56,34 @@ def run(
     """Plan, execute, compare, draw; returns the text to print."""
     kit, setup = kit_of(cell.model), cell.task_class.setup
     quick = kit.batch > 2
-    spec = SearchSpec.usual(setup, **(SMALL if quick else {}), candidates=kit.candidates[0], repeats=kit.repeats)
-    protocol = Protocol.of(setup, episodes=(40 if quick else 8) if episodes is None else episodes)
+    usual = {"candidates": kit.candidates[0], "repeats": kit.repeats}
+    spec = SearchSpec.usual(setup, **(SMALL if quick else {}), **usual)
+    specs = {BASELINE: spec, "acid": spec}
+    if cell.has("policy"):
+        specs[PROPOSED] = SearchSpec.usual(setup, **kit.proposed, **usual)
+    protocol = Protocol.of(setup, episodes=(40 if quick else 5) if episodes is None else episodes)
     films, instances = out / "films", cell.instances(protocol, data)
-    jobs = []
-    for name in COMPARED:
+    jobs = {}
+    for name, search in {**specs, IDLE: spec}.items():
         lam = cell.chosen_lambda(condition(name))
-        contender = CellContender(cell, name, lam, spec, device, precision, shares=False)
-        jobs.append(Job(cell.task, (contender,), instances, protocol, out / "rows", kit.batch, True, films))
-    Local(processes).run(jobs, progress)
-    rows = {name: {row.instance: row for row in read_rows(job.files)} for name, job in zip(COMPARED, jobs, strict=True)}
+        contender = CellContender(cell, name, lam, search, device, precision, shares=False)
+        jobs[name] = Job(cell.task, (contender,), instances, protocol, out / "rows", kit.batch, True, films)
+    Local(processes).run(list(jobs.values()), progress)
+    rows = {name: {row.instance: row for row in read_rows(job.files)} for name, job in jobs.items()}
     bench = Bench(cell, spec, protocol, device=device, precision=precision)
-    instance, why = clearest(*(list(rows[name].values()) for name in (BASELINE, "acid")))
-    both = {name: Film.load(films / name / f"{instance}.npz") for name in COMPARED if condition(name).searches}
-    pictures = _draw(bench, both, {name: rows[name][instance] for name in both}, why, out)
+    shown = list(specs)[-1]
+    instance, why = clearest(condition(shown).look.label, *(list(rows[name].values()) for name in (BASELINE, shown)))
+    drawn = {name: Film.load(films / name / f"{instance}.npz") for name in specs}
+    pictures = _draw(bench, drawn, {name: rows[name][instance] for name in drawn}, why, out)
     shutil.rmtree(films)
     lam = cell.chosen_lambda(condition("acid"))
+    told = "; ".join(f"{name}: {search.label}" for name, search in specs.items())
     return "\n".join(
         [
             table(summarise_rows([row for some in rows.values() for row in some.values()])),
             "",
-            f"{protocol.episodes} held-out problems, the same for every row; {spec.label}, λ = {lam:g}, chosen on "
-            "other episodes.",
+            f"{protocol.episodes} held-out problems, the same for every row; λ = {lam:g}, chosen on other episodes.",
+            f"Searches: {told}.",
             f"Shown is problem {instance}: {why}.",
             "Look at:",
             *(f"  {path}" for path in [*pictures, _draw_outcome(rows, bench, out)]),
@@ -80,31 +91,31 @@ def run(
     )
 
 
-def clearest(original: Sequence[Row], acid: Sequence[Row]) -> tuple[str, str]:
+def clearest(label: str, original: Sequence[Row], other: Sequence[Row]) -> tuple[str, str]:
     """The instance that is shown, and the rule by which it was chosen.
 
-    The problem on which ACID's final error is the smallest share of Original's: where success counts, among those that
-    only ACID reached, if there are any.
+    The problem on which the other planner's final error is the smallest share of Original's: where success counts,
+    among those that only it reached, if there are any.
     """
-    other = {row.instance: row for row in original}
-    only, worse = ([r for r in acid if r.success > other[r.instance].success], [])
-    if acid[0].metric == "success":
-        worse = [row for row in acid if row.success < other[row.instance].success]
-        rule = f"of the {len(only)} that only ACID reached (only Original reached {len(worse)})"
+    base = {row.instance: row for row in original}
+    only, worse = ([r for r in other if r.success > base[r.instance].success], [])
+    if other[0].metric == "success":
+        worse = [row for row in other if row.success < base[row.instance].success]
+        rule = f"of the {len(only)} that {label} reached and Original missed (the other way round: {len(worse)})"
         if not only:
-            rule = "of all, because ACID reached none that Original missed"
+            rule = f"of all, because {label} reached none that Original missed"
     else:
-        better = sum(row.final_error < other[row.instance].final_error for row in acid)
-        only, rule = [], f"of all {len(acid)} (ACID ends nearer to the goal on {better})"
+        better = sum(row.final_error < base[row.instance].final_error for row in other)
+        only, rule = [], f"of all {len(other)} ({label} ends nearer to the goal on {better})"
 
     def share(row: Row) -> float:
-        return row.final_error / max(other[row.instance].final_error, 1e-9)
+        return row.final_error / max(base[row.instance].final_error, 1e-9)
 
-    return min(only or acid, key=share).instance, f"{rule}, ACID's final error is the smallest share of Original's"
+    return min(only or other, key=share).instance, f"{rule}, {label}'s final error is the smallest share of Original's"
 
 
 def _draw(bench: Bench, films: Mapping[str, Film], rows: Mapping[str, Row], why: str, out: Path) -> list[Path]:
-    """The whole episode under both planners, as a picture and as a film that may be looped."""
+    """The whole episode under every planner, as a picture and as a film that may be looped."""
     verdicts = {name: judge(row, bench.task) for name, row in rows.items()}
     drawn, panels = [], []
     for name, film in films.items():
@@ -120,7 +131,9 @@ def _draw(bench: Bench, films: Mapping[str, Film], rows: Mapping[str, Row], why:
         panels += _panels(name, film, verdicts[name], bench)
     first = films[BASELINE]
     titles = [f"step {t + 1}" for t in range(max(len(row.frames) for row in drawn))]
-    heading = f"{bench.cell.task}: same start, goal, world model and search. ACID also checks what the model imagines."
+    heading = f"{bench.cell.task}: same start, goal and world model. ACID also checks what the model imagines."
+    if PROPOSED in films:
+        heading += " A proposal starts its smaller search where a learned policy would go."
     boxes = " Red boxes: where reality was most disappointing." if any(row.marked for row in drawn) else ""
     legend = f"The goal shines faintly through what happens.{boxes}\nWhy this problem: {why}."
     ends = {"start": first.frames[0], "goal": first.goal}
@@ -169,8 +182,9 @@ def _draw_outcome(rows: Mapping[str, Mapping[str, Row]], bench: Bench, out: Path
     found = {s.condition: s for s in summarise_rows([row for some in rows.values() for row in some.values()])}
     if bench.task.metric == "success":
         bars = {condition(name).look: Measured(s.mean, s.low, s.high) for name, s in found.items()}
-        planners = {condition(n).look: {bench.spec.samples: bars[condition(n).look]} for n in (BASELINE, "acid")}
-        idle = condition("noop").look
+        spec = {name: next(iter(some.values())).search for name, some in rows.items()}
+        planners = {condition(n).look: {s.samples: bars[condition(n).look]} for n, s in spec.items() if s is not None}
+        idle = condition(IDLE).look
         title = "success with 95 % intervals"
         success_against_budget(out / "success.png", planners, baselines={idle: bars[idle]}, title=title)
         return out / "success.png"
