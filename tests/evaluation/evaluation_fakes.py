@@ -146,6 +146,7 @@ def fake_episodes(count: int, length: int, step: float = 1.0) -> Any:
     return SimpleNamespace(
         lengths=np.full(count, length),
         offsets=np.arange(count) * length,
+        columns=("state",),
         read=lambda column, rows: {"state": states}[column][rows],
     )
 

@@ -192,3 +192,31 @@ def test_plans_have_seeds_of_their_own(seed, name, plan):
     assert found == plan_seed(seed, name, plan)
     assert 0 <= found < 2**32
     assert found not in (plan_seed(seed + 1, name, plan), plan_seed(seed, name + "d", plan), plan_seed(seed, name, 99))
+
+
+class Published(Line):
+    """Whose state is told by other columns too."""
+
+    state_columns = (("state",), ("twice",))
+
+    def recorded_states(self, columns):
+        return columns["state"] if "state" in columns else columns["twice"] / 2
+
+
+class Renamed:
+    """Episodes without a column `state`."""
+
+    def __init__(self, name):
+        self.name, self.columns, self.path = name, (name,), "their.h5"
+        self.lengths, self.offsets = EPISODES.lengths, EPISODES.offsets
+
+    def read(self, name, rows):
+        assert name == self.name
+        return 2 * EPISODES.read("state", rows)
+
+
+def test_states_may_be_told_by_other_columns():
+    ours, theirs = draw(task=Published()), draw(Renamed("twice"), task=Published())
+    assert [instance.id for instance in ours] == [instance.id for instance in theirs]
+    with pytest.raises(DataError, match=r"their\.h5 does not tell the states of .*: it has no column state nor twice"):
+        draw(Renamed("thrice"), task=Published())

@@ -17,7 +17,8 @@ class Collect:
     """Collect episodes of a task; continues an interrupted run. The same seed gives the same data."""
 
     task: Annotated[str, tyro.conf.Positional] = "reacher"
-    """reacher, pusht, cube, rope, granular, navigation, or package.module:Class."""
+    """reacher, pusht, cube, rope, granular, navigation, package.module:Class, or reacher-published, pusht-published,
+    cube-published: with frames and steps like those of published datasets."""
     episodes: int = 2400
     out: Path | None = None
     """Default: data/TASK.h5"""

@@ -100,7 +100,7 @@ class Cell:
     def _drawn(self, data: Path, protocol: Protocol) -> Instances:
         from acid.data import Episodes, partition
 
-        episodes = Episodes(data, require=("action", "state"))
+        episodes = Episodes(data, require=("action",))
         recorded = self.stored("model").metadata.get("partition", {})
         parts = partition(episodes, held_out=recorded.get("held_out"), frameskip=recorded.get("frameskip"))
         if recorded:

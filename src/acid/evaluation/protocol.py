@@ -146,6 +146,15 @@ def draw_instances(episodes: Episodes, held_out_ids: Sequence[int], task: Task, 
     return Instances.among(drawn, protocol.episodes)
 
 
+def recorded_states(episodes: Episodes, rows: np.ndarray, task: Task) -> np.ndarray:
+    """The task's states [n, S] in rows of a dataset, which may be a published one that tells them otherwise."""
+    for names in task.state_columns:
+        if all(name in episodes.columns for name in names):
+            return task.recorded_states({name: episodes.read(name, rows) for name in names})
+    wanted = " nor ".join(" and ".join(names) for names in task.state_columns)
+    raise DataError(f"{episodes.path} does not tell the states of {task.name}: it has no column {wanted}")
+
+
 def halves(held_out_ids: Sequence[int], task_name: str) -> dict[str, list[int]]:
     """Disjoint halves of the held-out episodes.
 
@@ -185,16 +194,16 @@ def _cut(episodes: Episodes, episode: int, step: int, task: Task, protocol: Prot
     """The instance that starts at a step of an episode."""
     setup, offset = task.setup, protocol.goal_offset
     now = int(episodes.offsets[episode]) + step
-    before = episodes.read("state", np.arange(now - setup.context + 1, now + 1))
+    before = recorded_states(episodes, np.arange(now - setup.context + 1, now + 1), task)
     start, context, path = before[-1], before[:-1] if setup.context > 1 else None, None
     if offset is None:
         task.set_state(start)
         goal = task.draw_goal(np.random.default_rng([protocol.seed, stable_number(task.name), episode, step]))
     elif setup.judges_paths:
-        path = episodes.read("state", np.arange(now + 1, now + offset + 1))
+        path = recorded_states(episodes, np.arange(now + 1, now + offset + 1), task)
         goal = path[-1]
     else:
-        (goal,) = episodes.read("state", np.array([now + offset]))
+        (goal,) = recorded_states(episodes, np.array([now + offset]), task)
     named = [start, goal] if path is None else [task.pose(state) for state in (*before, *path)]
     name = f"e{episode:05d}-t{step:04d}-g{'' if offset is None else offset}-{digest(named)}"
     return Instance(name, episode, step, start, goal, draw, context=context, path=path)

@@ -15,6 +15,10 @@ TASKS = {
     "rope": ("acid.tasks.deformable", "Rope"),
     "granular": ("acid.tasks.deformable", "Granular"),
     "navigation": ("acid.tasks.navigation", "Navigation"),
+    # The same as published datasets and world models know them: their frames, and the length of their steps.
+    "reacher-published": ("acid.tasks.reacher", "PublishedReacher"),
+    "pusht-published": ("acid.tasks.pusht", "PublishedPushT"),
+    "cube-published": ("acid.tasks.cube", "PublishedCube"),
 }
 
 
@@ -24,7 +28,11 @@ def task_class(name: str) -> type[Task]:
     try:
         found = getattr(importlib.import_module(module), cls, None)
     except ModuleNotFoundError as error:
-        extra = f"run: pip install 'acid-planning[{name}]'" if name in TASKS else "check the name or install it"
+        extra = (
+            f"run: pip install 'acid-planning[{name.removesuffix('-published')}]'"
+            if name in TASKS
+            else "check the name or install it"
+        )
         raise AcidError(f"task {name!r} needs the package {error.name!r}; {extra}") from error
     if not (isinstance(found, type) and issubclass(found, Task)):
         raise AcidError(f"{name!r} does not name a class derived from acid.tasks.Task")

@@ -61,6 +61,7 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
     frameskip: ClassVar[int] = 5  # environment steps per model step
     episode_steps: ClassVar[int] = 200  # length of a collected episode
     setup: ClassVar[Setup] = Setup()
+    state_columns: ClassVar[tuple[tuple[str, ...], ...]] = (("state",),)  # of datasets: those that tell the state
 
     size: int
 
@@ -111,6 +112,13 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
     def set_state(self, state: np.ndarray) -> None:
         """Restore what `get_state` returned."""
         raise NotImplementedError
+
+    def recorded_states(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        """States [n, S] of dataset columns [n, ...], one of the sets in `state_columns`.
+
+        Published datasets tell less than `get_state`; what they leave out is as at rest.
+        """
+        return columns["state"]
 
     def columns(self) -> dict[str, np.ndarray]:
         """Named parts of the state that a dataset keeps in columns of their own."""

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 
 from acid.tasks.base import checked_size, on_circle
-from acid.tasks.mujoco_task import MujocoTask, Quality, mujoco
+from acid.tasks.mujoco_task import MujocoTask, Quality, mujoco, supersample
 from acid.tasks.offscreen import Offscreen
 
 TOLERANCE = 0.04  # m, between cube centres
@@ -50,19 +50,19 @@ class Cube(MujocoTask):
         self._cube = slice(start, start + 7)  # position and quaternion in qpos
         self._drawing = scene_model(self.env, quality)
         self._drawing_data = mujoco.MjData(self._drawing)
-        self._offscreen = Offscreen(self._drawing, size)
+        self._offscreen = Offscreen(self._drawing, size, supersample=supersample(quality))
 
     @property
     def state_size(self) -> int:
         return super().state_size + 12
 
-    def get_state(self) -> np.ndarray:
+    def _state_of(self, data: Any) -> np.ndarray:
         """MuJoCo's state, then the effector's position [3] and rotation [9] that the next action is relative to.
 
         The environment computes them at the start of the last physics step, so the rest does not determine them.
         """
-        data, site = self.data, self._effector
-        return np.concatenate([super().get_state(), data.site_xpos[site], data.site_xmat[site]])
+        site = self._effector
+        return np.concatenate([super()._state_of(data), data.site_xpos[site], data.site_xmat[site]])
 
     def _restore(self, state: np.ndarray) -> None:
         super()._restore(state[:-12])
@@ -107,6 +107,15 @@ class Cube(MujocoTask):
 
     def behaviour(self, rng: np.random.Generator) -> CubeBehaviour:
         return CubeBehaviour(rng)
+
+
+class PublishedCube(Cube):
+    """With the frames of published datasets."""
+
+    name: ClassVar[str] = "cube-published"
+
+    def __init__(self, *, size: int = 224) -> None:
+        super().__init__(size=size, quality="published")
 
 
 class CubeBehaviour:

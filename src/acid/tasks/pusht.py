@@ -33,6 +33,7 @@ WALLS = (7.0, 504.0)  # px, inner sides of the walls
 
 _STATE_SIZE = 10  # agent xy, block xy, block angle, agent velocity xy, block velocity xy, block angular velocity
 _AGENT, _BLOCK, _ANGLE = slice(0, 2), slice(2, 4), 4
+_PUBLISHED_STATE = 7  # the same without the block's velocities, which last no longer than a contact
 _WALL = (211, 211, 211)
 _BLOCK_LAYERS = [(2.0, (119.0, 136.0, 153.0)), (-2.0, (142.8, 163.2, 183.6))]  # border, inside
 _AGENT_LAYERS = [(0.0, (65.0, 105.0, 225.0)), (-4.0, (78.0, 126.0, 255.0))]
@@ -51,15 +52,27 @@ class _World(PushTEnv):
 
     def run(self, state: np.ndarray, target: Vec2d) -> np.ndarray:
         """The state after 0.1 s of pulling the agent towards `target` (px)."""
+        agent, block = self._load(state)
+        self.step(target)
+        pose = [*agent.position, *block.position, block.angle]
+        return np.array([*pose, *agent.velocity, *block.velocity, block.angular_velocity])
+
+    def picture(self, state: np.ndarray, size: int) -> np.ndarray:
+        """The state as gym-pusht draws it, with the marker of its goal, uint8 [size, size, 3]."""
+        for body in self._load(state):
+            for shape in body.shapes:
+                shape.cache_bb()  # shapes are drawn where they were when this was last asked
+        return self._get_img(self._draw(), size, size)
+
+    def _load(self, state: np.ndarray) -> tuple[Any, Any]:
+        """Agent and block, in this state."""
         self._renew_bodies()
         values = state.tolist()
         agent, block = self.agent, self.block
         agent.position, agent.velocity = Vec2d(*values[0:2]), Vec2d(*values[5:7])
         block.angle = values[4]  # before the position: turning is about the centre of gravity
         block.position, block.velocity, block.angular_velocity = Vec2d(*values[2:4]), Vec2d(*values[7:9]), values[9]
-        self.step(target)
-        pose = [*agent.position, *block.position, block.angle]
-        return np.array([*pose, *agent.velocity, *block.velocity, block.angular_velocity])
+        return agent, block
 
     def _renew_bodies(self) -> None:
         """Remove what pymunk keeps from step to step (contacts, corrections, search trees): only the state may matter.
@@ -103,6 +116,13 @@ class PushT(Task):
 
     def set_state(self, state: np.ndarray) -> None:
         self._state = self.checked_state(state, _STATE_SIZE)
+
+    def recorded_states(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Also of published states [n, 7]: agent, block, angle, velocity of the agent; the block stands still."""
+        states = columns["state"]
+        if states.shape[1:] != (_PUBLISHED_STATE,):
+            return states
+        return np.pad(states, ((0, 0), (0, _STATE_SIZE - _PUBLISHED_STATE)))
 
     def advance(self, action: np.ndarray) -> None:
         target = np.clip(self._state[_AGENT] + REACH * self.checked_action(action), 0, WORLD)
@@ -150,6 +170,15 @@ class PushT(Task):
 
     def behaviour(self, rng: np.random.Generator) -> PushTBehaviour:
         return PushTBehaviour(rng)
+
+
+class PublishedPushT(PushT):
+    """With the frames of published datasets: drawn by gym-pusht itself, with the green marker of its own goal."""
+
+    name: ClassVar[str] = "pusht-published"
+
+    def render(self) -> np.ndarray:  # type: ignore[override]
+        return self._world.picture(self._state, self.size)
 
 
 def _wrap(angle: float) -> float:

@@ -58,6 +58,19 @@ class Reacher(MujocoTask):
         return ReacherBehaviour(rng)
 
 
+class PublishedReacher(Reacher):
+    """With the frames and the steps of published datasets: 0.04 s, in which the action is carried out twice."""
+
+    name: ClassVar[str] = "reacher-published"
+
+    def __init__(self, *, size: int = 224) -> None:
+        super().__init__(size=size, quality="published")
+
+    def _simulate(self, action: np.ndarray) -> None:
+        for _ in range(2):
+            super()._simulate(action)
+
+
 @dataclass
 class _Segment:
     """One stretch of behaviour: either a pose to reach and hold, or a torque that wanders smoothly."""
