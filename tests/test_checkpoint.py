@@ -49,9 +49,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def edit(folder: Path, **changes: Any) -> None:
-    """Change entries of config.json; "REMOVE" takes one out."""
+    """Change entries of config.json; "REMOVE" takes one out, as the digest is in the first checkpoints."""
     path = folder / "config.json"
-    content = json.loads(path.read_text()) | changes
+    content = json.loads(path.read_text()) | {"digest": "REMOVE"} | changes
     path.write_text(json.dumps({name: value for name, value in content.items() if value != "REMOVE"}))
 
 
@@ -150,6 +150,36 @@ def test_weights_of_another_checkpoint(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": "pldm"},
+        {"config": {"width": 4}},
+        {"scaler": None},
+        {"scaler": {"mean": [0.0, 0.0], "std": [1.0, 1.5], "frameskip": 1}},
+        {"weights": "0" * 64},
+        {"digest": "0" * 64},
+        {"digest": None},
+    ],
+)
+def test_a_description_that_was_changed_is_noticed(folder: Path, changes: dict[str, Any]) -> None:
+    content = json.loads((folder / "config.json").read_text())
+    edit(folder, **{"digest": content["digest"]} | changes)
+    with pytest.raises(CheckpointError, match=r"config\.json was changed after it was written"):
+        checkpoint.load(folder)
+
+
+def test_what_is_known_about_a_checkpoint_may_grow(folder: Path) -> None:
+    checkpoint.annotate(folder, seen="later")
+    assert checkpoint.load(folder).metadata == {"seed": 3, "seen": "later"}
+
+
+def test_a_checkpoint_without_a_digest_still_loads(folder: Path) -> None:
+    edit(folder)
+    assert "digest" not in json.loads((folder / "config.json").read_text())
+    assert checkpoint.load(folder).metadata == {"seed": 3}
+
+
+@pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"kind": "REMOVE"}, r"config\.json lacks kind"),
@@ -159,6 +189,7 @@ def test_weights_of_another_checkpoint(folder: Path, tmp_path: Path) -> None:
         ({"scaler": {"mean": [0.0], "std": [0.0], "frameskip": 1}}, "action dimension 0 has standard deviation"),
         ({"scaler": {"mean": "x", "std": [1.0], "frameskip": 1}}, r"ActionScaler\.mean must be"),
         ({"scaler": 3}, "must be an object"),
+        ({"scaler": {"mean": [10**400], "std": [1.0], "frameskip": 1}}, r"ActionScaler\.mean\[0\] must be float"),
     ],
 )
 def test_incomplete_descriptions(folder: Path, changes: dict[str, Any], message: str) -> None:
@@ -219,9 +250,7 @@ def test_weights_that_are_not_finite_are_neither_written_nor_read(tmp_path: Path
     checkpoint.save(tmp_path / "b", kind="test", config={}, state={"bad": torch.zeros(2)})
     whole = (tmp_path / "b" / "model.safetensors").read_bytes()
     (tmp_path / "b" / "model.safetensors").write_bytes(whole[:-4] + b"\x00\x00\xc0\x7f")
-    content = json.loads((tmp_path / "b" / "config.json").read_text())
-    digest = checkpoint._digest(tmp_path / "b" / "model.safetensors")
-    (tmp_path / "b" / "config.json").write_text(json.dumps(content | {"weights": digest}))
+    edit(tmp_path / "b", weights=checkpoint._digest(tmp_path / "b" / "model.safetensors"))
     with pytest.raises(CheckpointError, match="weights bad hold NaN"):
         checkpoint.load(tmp_path / "b")
 
@@ -235,7 +264,7 @@ def test_a_configuration_of_absurd_sizes_is_refused_before_it_is_built(tmp_path:
     Verifier(FlowConfig(3, 1, 2, TransformerSize(8, 1, 2)), ActionScaler((0.0, 0.0), (1.0, 1.0))).save(tmp_path)
     content = json.loads((tmp_path / "config.json").read_text())
     content["config"]["size"][name] = size
-    (tmp_path / "config.json").write_text(json.dumps(content))
+    edit(tmp_path, config=content["config"])
     with pytest.raises(CheckpointError, match=str(tmp_path)):
         Verifier.load(tmp_path)
 

@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import torch
 from torch import Tensor, nn
 
-from acid.errors import AcidError, CheckpointError, did_you_mean, some
+from acid.errors import AcidError, CheckpointError, did_you_mean, is_number, some
 from acid.files import clipped, existing, load_safetensors, read_json_object, replacing, save_safetensors
 from acid.nn.budget import building
 from acid.types import ActionScaler
@@ -139,9 +139,7 @@ def fingerprint(folder: str | os.PathLike[str]) -> str:
 
     Metadata do not count: what is known about a checkpoint may grow without making it another one.
     """
-    content = _read_config(Path(folder))
-    identity = {name: content[name] for name in ("kind", "config", "scaler", "weights")}
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:12]
+    return _identity(_read_config(Path(folder)))[:12]
 
 
 def config_from(cls: type[C], mapping: Mapping[str, Any]) -> C:
@@ -180,7 +178,8 @@ def _convert(kind: Any, value: Any, where: str) -> Any:
         if value in arguments:
             return value
     elif kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        if is_number(value):  # some whole numbers of a file are too large for one
+            return float(value)
     elif kind is Any or (isinstance(value, origin or kind) and (kind is bool or not isinstance(value, bool))):
         return value
     raise CheckpointError(
@@ -217,7 +216,18 @@ def _read_config(folder: Path) -> dict[str, Any]:
     for name in ("kind", "weights"):
         if not isinstance(content[name], str):
             raise CheckpointError(f"{path} must hold a text under {name!r}, got {clipped(content[name])}")
+    if content.get("digest", _identity(content)) != _identity(content):  # the first checkpoints have none
+        raise CheckpointError(
+            f"{path} was changed after it was written: its kind, config, scaler or weights are not those of its "
+            "digest; save or fetch the checkpoint again"
+        )
     return content
+
+
+def _identity(content: Mapping[str, Any]) -> str:
+    """A digest of all that decides what a checkpoint does."""
+    identity = {name: content[name] for name in ("kind", "config", "scaler", "weights")}
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
 def _read_scaler(values: Any, folder: Path) -> ActionScaler:
@@ -258,7 +268,8 @@ def _plain(config: Any) -> dict[str, Any]:
 
 def _to_json(content: Mapping[str, Any], folder: Path) -> str:
     try:
-        return json.dumps(content, indent=2) + "\n"
+        content = json.loads(json.dumps(content))  # as it will be read
+        return json.dumps({**content, "digest": _identity(content)}, indent=2) + "\n"
     except (TypeError, ValueError) as error:
         raise CheckpointError(f"config and metadata of {folder} must be JSON values: {error}") from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from acid import tasks
+from acid import checkpoint, tasks
 from acid.evaluation import (
     Bench,
     Cell,
@@ -37,6 +38,13 @@ TINY = SearchSpec("cem", 8, 2, 2, horizon=2)
 
 def cell_of(name: str) -> Cell:
     return Cell(*name.split("/"))
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_shipped_checkpoint_carries_its_digests(name: str):
+    for file in sorted(cell_of(name).root.glob("*/config.json")):
+        assert json.loads(file.read_text())["digest"][:12] == checkpoint.fingerprint(file.parent)
+        checkpoint.load(file.parent)
 
 
 def usual(cell: Cell, **changes) -> Protocol:
