@@ -25,15 +25,21 @@ def imagined_frames(film: Film, bench: Bench) -> np.ndarray | None:
     """Pictures uint8 [T, S, S, 3] of every imagined model step that was executed; None if nothing can draw them."""
     if bench.decoder is None or not film.plans:
         return None
-    steps = max(1, (len(film.frames) - 1) // bench.task.frameskip)  # an episode may end within its first step
+    steps = len(step_ends(film, bench))
     images = np.concatenate([bench.decoder(plan.imagined[1:]).numpy(force=True) for plan in film.plans])[:steps]
     factor = film.frames[0].shape[0] // images.shape[1]  # some decoders draw smaller pictures
     return images.repeat(factor, 1).repeat(factor, 2) if factor > 1 else images
 
 
+def step_ends(film: Film, bench: Bench) -> list[int]:
+    """The frames at which a model step was over; the last may have ended early, with the episode."""
+    last = len(film.frames) - 1
+    return [*range(bench.task.frameskip, last, bench.task.frameskip), last]
+
+
 def executed_frames(film: Film, bench: Bench) -> np.ndarray:
-    """Pictures uint8 [T, S, S, 3] after every whole model step."""
-    return np.stack(film.frames[:: bench.task.frameskip][1:] or film.frames[-1:])
+    """Pictures uint8 [T, S, S, 3] after every model step."""
+    return np.stack([film.frames[k] for k in step_ends(film, bench)])
 
 
 def residuals(film: Film) -> np.ndarray:
@@ -49,7 +55,7 @@ def amount(error: float, task: tasks.Task) -> str:
 def sheet_rows(name: str, film: Film, bench: Bench) -> list[SheetRow]:
     """Imagined above executed at every model step, with residuals and errors; without a decoder only executed."""
     frames, imagined = executed_frames(film, bench), imagined_frames(film, bench)
-    errors = (film.errors[:: bench.task.frameskip][1:] or film.errors[-1:])[: len(frames)]
+    errors = [film.errors[k] for k in step_ends(film, bench)]
     look = condition(name).look
     rows = [SheetRow(look, "executed", frames, [amount(error, bench.task) for error in errors])]
     if imagined is None:
@@ -66,4 +72,4 @@ def record_episode(recording: Recording, film: Film, bench: Bench) -> None:
     if imagined is not None:
         recording.show("imagined", imagined, first=1)
     recording.plot("residual", residuals(film), first=1)
-    recording.plot("error", np.array(film.errors[:: bench.task.frameskip]))
+    recording.plot("error", np.array([film.errors[k] for k in (0, *step_ends(film, bench))]))
