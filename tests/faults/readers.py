@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +12,16 @@ from typing import Any
 import h5py
 import numpy as np
 import torch
-from data.recon_files import write_trajectory
+from data.recon_files import encoded, write_trajectory
 from fake_rows import keep, row
 from hypothesis import strategies as st
 from torch import nn
 
 from acid import models
 from acid.checkpoint import CONFIG, WEIGHTS
-from acid.data import Episodes, EpisodeWriter, cached_latents, partition
+from acid.data import Episodes, EpisodeWriter, cached_latents, import_episodes, partition
 from acid.data.dinowm import DinoWmFolder
+from acid.data.nwm import read_folder
 from acid.data.recon import read_trajectory
 from acid.evaluation import Cell, Instance, Instances, Protocol, read_rows, summarise_rows
 from acid.evaluation.instances import load_instances, save_instances
@@ -212,6 +214,37 @@ def dinowm(folder: Path) -> Reader:
     return _bytes_reader(folder / "actions.pth", lambda: list(DinoWmFolder(folder)))
 
 
+def nwm(folder: Path) -> Reader:
+    file = folder / "traj_data.pkl"
+    file.write_bytes(pickle.dumps({"position": np.zeros((3, 2)), "yaw": np.zeros(3)}))
+    for step in range(3):
+        (folder / f"{step}.jpg").write_bytes(encoded(np.zeros((6, 8, 3), np.uint8)))
+    return _bytes_reader(file, lambda: read_folder(folder, 8))
+
+
+def packed(folder: Path) -> Reader:
+    import zstandard
+
+    with EpisodeWriter(folder / "a.h5") as writer:
+        writer.write({"action": np.zeros((4, 1), np.float32)})
+    file = folder / "a.h5.zst"
+    file.write_bytes(zstandard.compress((folder / "a.h5").read_bytes()))
+
+    def read() -> None:
+        (folder / "b.h5").unlink(missing_ok=True)
+        import_episodes(file, folder / "b.h5", "hdf5")
+
+    return _bytes_reader(file, read)
+
+
+def published_modules(folder: Path) -> Reader:
+    from acid.integrations.pickled import read_pickled, state_of
+
+    file = folder / "model_latest.pth"
+    torch.save({"epoch": 1, "predictor": nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2))}, file)
+    return _bytes_reader(file, lambda: state_of(read_pickled(file)))
+
+
 def published_config(folder: Path) -> Reader:
     from acid.integrations.published import read_config
 
@@ -277,6 +310,6 @@ READERS: dict[str, Callable[[Path], Reader]] = {
     for made in (
         *(checkpoint_of_a_verifier, checkpoint_of_a_model, weights, rows, instances, lambdas, split, dataset),
         *(dataset_that_lies, recon, dinowm, published_config, published_weights, training_state, training_metrics),
-        *(latents, rollouts, film, probes),
+        *(latents, rollouts, film, probes, nwm, packed, published_modules),
     )
 }

@@ -46,20 +46,21 @@ class Import:
     """A file or a folder, also packed: NAME.h5.zst, NAME.tar.zst."""
     format: str
     """hdf5 or lance (stable-worldmodel's layouts), lerobot (a robot's data, version 3), recon (a folder of
-    trajectories) or dinowm (rope, granular)."""
+    trajectories), nwm (the same as NWM processes them) or dinowm (rope, granular)."""
     out: Path
     size: int | None = None
     """Pixels along each side of a frame, for formats whose frames are decoded. Default: 64 (lance: as they are)"""
     camera: str | None = None
     """Which camera of a lerobot dataset, or several with commas: the first becomes pixels, others pixels_NAME."""
+    names: Path | None = None
+    """Of an nwm dataset: a file with the names of the trajectories to take, e.g. the traj_names.txt of a split."""
 
     def run(self) -> None:
         from acid.data import import_episodes
 
         with bar("import", "episode") as progress:
-            found = import_episodes(
-                self.path, self.out, self.format, size=self.size, camera=self.camera, progress=progress
-            )
+            chosen = {"size": self.size, "camera": self.camera, "names": self.names}
+            found = import_episodes(self.path, self.out, self.format, **chosen, progress=progress)
         left_out = found.attributes.get("left_out")
         print(f"wrote {self.out}: {len(found)} episodes" + (f", without the columns {left_out}" if left_out else ""))
 

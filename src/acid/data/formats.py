@@ -12,16 +12,18 @@ from acid.data.dinowm import read_dinowm
 from acid.data.episodes import Episodes
 from acid.data.lance_tables import read_lance
 from acid.data.lerobot import read_lerobot
+from acid.data.nwm import read_nwm
 from acid.data.packed import unpacked
 from acid.data.recon import read_recon
 from acid.data.writer import Progress, Source, write_episodes
 from acid.errors import DataError, look_up
 
-# A reader takes a path and the side of the frames in pixels (None: as they are); one that has several cameras to choose
-# from also takes the keyword `camera`.
+# A reader takes a path and the side of the frames in pixels (None: as they are). It may also take the keywords
+# `camera`, if it has several to choose from, and `names`, a file that lists which trajectories are wanted.
 FORMATS: dict[str, Callable[..., Source]] = {
     "dinowm": read_dinowm,
     "recon": read_recon,
+    "nwm": read_nwm,
     "hdf5": read_hdf5,
     "lance": read_lance,
     "lerobot": read_lerobot,
@@ -36,18 +38,24 @@ def import_episodes(
     *,
     size: int | None = None,
     camera: str | None = None,
+    names: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
 ) -> Episodes:
     """Write the episodes at `path`, which may be packed as .zst or .tar.zst, to the new file `out`.
 
-    size: of the frames, for formats that decode them. camera: which, for formats with several.
+    size: of the frames, for formats that decode them. camera: which, for formats with several. names: a file that lists
+    the trajectories to take, for formats whose trajectories have names.
     """
     if Path(out).exists():
         raise DataError(f"{out} exists already; remove it or choose another name")
     reader = look_up(FORMATS, format, "format")
-    if camera is not None and "camera" not in inspect.signature(reader).parameters:
+    taken = inspect.signature(reader).parameters
+    if camera is not None and "camera" not in taken:
         raise DataError(f"the format {format!r} has no cameras to choose from; leave {camera!r} out")
-    chosen = {} if camera is None else {"camera": camera}
+    if names is not None and "names" not in taken:
+        raise DataError(f"the trajectories of the format {format!r} are not chosen by name; leave {names} out")
+    given = {"camera": camera, "names": None if names is None else Path(names)}
+    chosen = {name: value for name, value in given.items() if value is not None}
     with unpacked(Path(path), Path(out), SUFFIXES.get(format, ())) as found:
         write_episodes(reader(found, size, **chosen), out, progress=progress)
     return Episodes(out)

@@ -38,7 +38,7 @@ def read_recon(folder: Path, size: int | None = None) -> Source:
     if not files:
         raise DataError(f"{folder} holds no {' or '.join(SUFFIXES)} files; give the folder of RECON's trajectories")
     size = SIZE if size is None else size
-    known = {"format": "recon", "size": str(size), "files": _fingerprint(files)}
+    known = {"format": "recon", "size": str(size), "files": fingerprint(files)}
     return Source(len(files), (read_trajectory(path, size) for path in files), known)
 
 
@@ -48,16 +48,21 @@ def read_trajectory(path: Path, size: int) -> dict[str, np.ndarray]:
     frames = np.empty((len(images), size, size, 3), np.uint8)
     for step, encoded in enumerate(images):
         try:
-            frames[step] = _square(open_image(encoded), size)
+            frames[step] = square_image(open_image(encoded), size)
         except ValueError as error:
             raise DataError(f"image {step} of {path} cannot be decoded ({error}); leave the file out") from error
+    return as_episode(frames, poses)
+
+
+def as_episode(frames: np.ndarray, poses: np.ndarray) -> dict[str, np.ndarray]:
+    """Columns of frames uint8 [T, size, size, 3] and poses float64 [T, 3]."""
     steps = normalise(displacements(poses)).astype(np.float32)
     return {"pixels": frames, "pose": poses, "action": np.pad(steps, ((0, 1), (0, 0)))}
 
 
 def square_frame(image: np.ndarray, size: int) -> np.ndarray:
     """uint8 [H, W, 3], centre-cropped to 4:3 and resized to [size, size, 3] by averaging."""
-    return _square(pillow().fromarray(image), size)
+    return square_image(pillow().fromarray(image), size)
 
 
 def _read_file(path: Path) -> tuple[list[bytes], np.ndarray]:
@@ -79,7 +84,7 @@ def _read_file(path: Path) -> tuple[list[bytes], np.ndarray]:
     return images, poses
 
 
-def _fingerprint(files: Sequence[Path]) -> str:
+def fingerprint(files: Sequence[Path]) -> str:
     """Changes with any file's name, length or time of writing."""
     found = hashlib.sha256()
     for path in files:
@@ -100,7 +105,8 @@ def _bytes(value: Any) -> bytes:
     return value.tobytes() if isinstance(value, np.ndarray | np.void) else bytes(value)
 
 
-def _square(image: Any, size: int) -> np.ndarray:
+def square_image(image: Any, size: int) -> np.ndarray:
+    """The same of an image of Pillow."""
     width, height = image.size
     kept_width, kept_height = min(width, round(height * 4 / 3)), min(height, round(width * 3 / 4))
     left, top = (width - kept_width) // 2, (height - kept_height) // 2
