@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from acid.evaluation import condition
-from acid.evaluation.table import difference, interval, lam, p_value
 from acid.report.chart import Chart, Level, Panel, Point, Series
 from acid.report.figures import draw_chart
 from acid.report.style import Look
+from acid.tables import columns
 from acid.tables.names import called
 from acid.tables.planning import MODELS, TASKS
 from acid.tables.proposals import FEEDBACK, SIZES, STD, TINY, candidates_of, looks_after
@@ -101,16 +101,14 @@ COMPUTE = Table(
     studies=tuple(_studies()),
     episodes=200,
     columns=(
-        Column("model", lambda line: line.study.model),
-        Column("task", lambda line: line.study.task),
-        Column("condition", lambda line: line.condition),
+        columns.MODEL,
+        columns.TASK,
+        columns.CONDITION,
         Column("looks after", looks_after),
-        Column("λ", lambda line: lam(line.lam)),
+        columns.LAMBDA,
         Column("candidates", lambda line: "-" if line.rows[0].search is None else f"{candidates_of(line):.0f}"),
-        Column("n", lambda line: str(line.n)),
-        Column("success", lambda line: interval(line.mean("success"), share=True)),
-        Column("against Original N 300", lambda line: difference(line.difference("success"), share=True)),
-        Column("p", lambda line: p_value(line.difference("success"))),
+        columns.N,
+        *columns.compared("success", "success", share=True, against="Original N 300"),
     ),
     texts=3,
     metrics=("success", "final_error"),

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from acid.evaluation import BASELINE, Row, bootstrap_mean, condition, paired
-from acid.evaluation.table import difference, interval, lam, p_value
+from acid.evaluation.table import difference
 from acid.report import Measured, error_over_steps
 from acid.report.chart import Bar, Chart, Forest, Panel, Point, Series
+from acid.tables import columns
 from acid.tables.sheets import draw_median_gain
 from acid.tables.table import Choice, Claim, Column, Findings, Line, Study, Table
 from acid.tables.verdict import Verdict, on_gains
@@ -183,14 +184,12 @@ DEFORMABLE = Table(
     ),
     episodes=100,
     columns=(
-        Column("task", lambda line: line.study.task),
+        columns.TASK,
         Column("plan", lambda line: str(_horizon(line.study))),
-        Column("condition", lambda line: line.condition),
-        Column("λ", lambda line: lam(line.lam)),
-        Column("n", lambda line: str(line.n)),
-        Column("final Chamfer", lambda line: interval(line.mean("chamfer"))),
-        Column("against Original", lambda line: difference(line.difference("chamfer"))),
-        Column("p", lambda line: p_value(line.difference("chamfer"))),
+        columns.CONDITION,
+        columns.LAMBDA,
+        columns.N,
+        *columns.compared("chamfer", "final Chamfer"),
         Column("better on", _better),
         Column("missed pushes", _missed),
         Column("imagined", lambda line: _mean_error(line, imagined=True)),

@@ -9,10 +9,10 @@ from typing import Any
 
 from acid.evaluation import BASELINE, Bench, Interval, Paired, bootstrap_mean
 from acid.evaluation.jobs import Progress
-from acid.evaluation.table import difference, interval, lam, p_value, percent
+from acid.evaluation.table import difference, interval, p_value, percent
 from acid.report.chart import Bar, Chart, Forest, Panel, Point, Series
 from acid.report.style import IMAGINED, TRUE, Look
-from acid.tables import rollouts
+from acid.tables import columns, rollouts
 from acid.tables.table import Choice, Claim, Column, Findings, Line, Study, Table
 from acid.tables.verdict import Verdict, on_gains
 
@@ -167,11 +167,9 @@ NAVIGATION = Table(
         Column("candidates", lambda line: line.study.spec().candidates),
         Column("J", lambda line: str(line.study.spec().iterations)),
         Column("condition", lambda line: NAMES[line.condition]),
-        Column("λ", lambda line: lam(line.lam)),
-        Column("n", lambda line: str(line.n)),
-        Column("ATE", lambda line: interval(line.mean(ATE))),
-        Column("against Original", lambda line: difference(line.difference(ATE))),
-        Column("p", lambda line: p_value(line.difference(ATE))),
+        columns.LAMBDA,
+        columns.N,
+        *columns.compared(ATE, "ATE"),
         Column("RPE", lambda line: interval(line.mean(RPE))),
         Column("against Original", lambda line: difference(line.difference(RPE))),
         Column("ATE m", lambda line: f"{line.mean('ate_m').mean:.3f}"),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from acid.evaluation import BASELINE, condition
-from acid.evaluation.table import difference, interval, lam, p_value
 from acid.report.chart import Bar, Forest
+from acid.tables import columns
 from acid.tables.names import called
 from acid.tables.planning import CHOICE as USUAL
 from acid.tables.planning import MODELS, TASKS
-from acid.tables.table import Choice, Claim, Column, Findings, Study, Table
+from acid.tables.table import Choice, Claim, Findings, Study, Table
 from acid.tables.verdict import Verdict, on_gains
 
 PARTS = ("told", "untold")
@@ -51,14 +51,12 @@ PARTS_TABLE = Table(
     ),
     episodes=200,
     columns=(
-        Column("model", lambda line: line.study.model),
-        Column("task", lambda line: line.study.task),
-        Column("condition", lambda line: line.condition),
-        Column("λ", lambda line: lam(line.lam)),
-        Column("n", lambda line: str(line.n)),
-        Column("success", lambda line: interval(line.mean("success"), share=True)),
-        Column("against Original", lambda line: difference(line.difference("success"), share=True)),
-        Column("p", lambda line: p_value(line.difference("success"))),
+        columns.MODEL,
+        columns.TASK,
+        columns.CONDITION,
+        columns.LAMBDA,
+        columns.N,
+        *columns.SUCCESS,
     ),
     texts=3,
     metrics=("success", "final_error"),

@@ -7,8 +7,9 @@ from statistics import fmean
 
 from acid.evaluation.results import Starts
 from acid.evaluation.statistics import Paired, paired
-from acid.evaluation.table import difference, interval, markdown, p_value, percent
+from acid.evaluation.table import difference, markdown, p_value, percent
 from acid.report.chart import Bar, Forest
+from acid.tables import columns
 from acid.tables.figures import draw_budgets
 from acid.tables.names import called
 from acid.tables.table import Choice, Claim, Column, Findings, Line, Study, Table
@@ -122,13 +123,11 @@ PLANNING = Table(
     episodes=200,
     before=overview,
     columns=(
-        Column("model", lambda line: line.study.model),
-        Column("task", lambda line: line.study.task),
-        Column("condition", lambda line: line.condition),
-        Column("n", lambda line: str(line.n)),
-        Column("success", lambda line: interval(line.mean("success"), share=True)),
-        Column("against Original", lambda line: difference(line.difference("success"), share=True)),
-        Column("p", lambda line: p_value(line.difference("success"))),
+        columns.MODEL,
+        columns.TASK,
+        columns.CONDITION,
+        columns.N,
+        *columns.SUCCESS,
         Column("all starts kept", lambda line: percent(fmean(float(row.success) for row in line.every_start))),
         Column("published", _published),
     ),

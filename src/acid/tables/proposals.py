@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from acid.evaluation.kits import Kit
 from acid.evaluation.statistics import Paired, paired
-from acid.evaluation.table import difference, interval, lam, p_value
+from acid.tables import columns
 from acid.tables.planning import MODELS, TASKS
 from acid.tables.table import Claim, Column, Findings, Line, Study, Table, values_of
 from acid.tables.verdict import Verdict, on_gains
@@ -87,16 +87,14 @@ PROPOSALS = Table(
     studies=_studies(),
     episodes=200,
     columns=(
-        Column("model", lambda line: line.study.model),
-        Column("task", lambda line: line.study.task),
-        Column("condition", lambda line: line.condition),
-        Column("λ", lambda line: lam(line.lam)),
+        columns.MODEL,
+        columns.TASK,
+        columns.CONDITION,
+        columns.LAMBDA,
         Column("looks after", looks_after),
         Column("candidates", _candidates),
-        Column("n", lambda line: str(line.n)),
-        Column("success", lambda line: interval(line.mean("success"), share=True)),
-        Column("against Original", lambda line: difference(line.difference("success"), share=True)),
-        Column("p", lambda line: p_value(line.difference("success"))),
+        columns.N,
+        *columns.SUCCESS,
     ),
     texts=3,
     metrics=("success", "final_error"),

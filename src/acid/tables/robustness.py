@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 
 from acid.evaluation import BASELINE, Paired, condition, paired
 from acid.evaluation.results import values_of
-from acid.evaluation.table import difference, interval, lam, p_value
 from acid.report.chart import Chart, Level, Panel, Point, Series
 from acid.report.style import Look
+from acid.tables import columns
 from acid.tables.names import called
 from acid.tables.planning import MODELS
 from acid.tables.table import Claim, Column, Findings, Line, Study, Table
@@ -159,14 +159,12 @@ ROBUSTNESS = Table(
     studies=tuple(_studies()),
     episodes=200,
     columns=(
-        Column("model", lambda line: line.study.model),
-        Column("condition", lambda line: line.condition),
+        columns.MODEL,
+        columns.CONDITION,
         Column("N", lambda line: str(line.study.spec().samples)),
-        Column("λ", lambda line: lam(line.lam)),
-        Column("n", lambda line: str(line.n)),
-        Column("success", lambda line: interval(line.mean("success"), share=True)),
-        Column("against Original", lambda line: difference(line.difference("success"), share=True)),
-        Column("p", lambda line: p_value(line.difference("success"))),
+        columns.LAMBDA,
+        columns.N,
+        *columns.SUCCESS,
         Column("published", _published),
     ),
     texts=2,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from acid.evaluation import BASELINE, Paired
-from acid.evaluation.table import difference, interval, lam, p_value
-from acid.tables import deformable
+from acid.evaluation.table import difference, interval, p_value
+from acid.tables import columns, deformable
 from acid.tables.table import Choice, Claim, Column, Findings, Line, Study, Table
 from acid.tables.verdict import Verdict, on_gains, told
 
@@ -22,11 +22,11 @@ def _share(line: Line) -> bool:
 
 
 COLUMNS = (
-    Column("model", lambda line: line.study.model),
-    Column("task", lambda line: line.study.task),
-    Column("condition", lambda line: line.condition),
-    Column("λ", lambda line: lam(line.lam)),
-    Column("n", lambda line: str(line.n)),
+    columns.MODEL,
+    columns.TASK,
+    columns.CONDITION,
+    columns.LAMBDA,
+    columns.N,
     Column(
         "result", lambda line: f"{line.rows[0].metric} {interval(line.mean(line.rows[0].metric), share=_share(line))}"
     ),

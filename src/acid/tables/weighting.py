@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from acid.evaluation import BASELINE, Paired, condition, paired
-from acid.evaluation.table import difference, interval, lam, markdown, p_value
+from acid.evaluation.table import lam, markdown
 from acid.report.chart import Chart, Level, Panel, Point, Series
 from acid.report.style import Look
+from acid.tables import columns
 from acid.tables.names import called
 from acid.tables.planning import TASKS
 from acid.tables.table import Claim, Column, Findings, Line, Study, Table
@@ -131,13 +132,11 @@ WEIGHTING = Table(
     episodes=200,
     before=overview,
     columns=(
-        Column("task", lambda line: line.study.task),
-        Column("condition", lambda line: line.condition),
+        columns.TASK,
+        columns.CONDITION,
         Column("w or λ", lambda line: lam(line.lam)),
-        Column("n", lambda line: str(line.n)),
-        Column("success", lambda line: interval(line.mean("success"), share=True)),
-        Column("against Original", lambda line: difference(line.difference("success"), share=True)),
-        Column("p", lambda line: p_value(line.difference("success"))),
+        columns.N,
+        *columns.SUCCESS,
         Column("published Δ", _published),
     ),
     texts=2,
