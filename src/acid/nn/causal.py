@@ -30,10 +30,22 @@ class CausalConfig:
 
 @dataclass
 class _Memory:
-    """Keys and values of the frames seen so far, one [M, heads, head_width] each."""
+    """What one attention keeps of the frames of a window.
 
-    keys: list[Tensor] = field(default_factory=list)
+    Weights of attention do not see what all keys have in common, and what all values have in common is passed on
+    whatever the weights are. So keys and values are kept relative to those of the first frame, which then needs none:
+    what it passes on takes one small matrix, `direct`, the product of those of the values and of the output.
+    """
+
+    direct: Tensor  # [width, width]
+    first: Tensor | None = None  # the first frame, normalised [M, width]
+    common: Tensor | None = None  # what the first frame passes on to every frame, itself too [M, width]
+    keys: list[Tensor] = field(default_factory=list)  # of the frames after it, [M, heads, head_width] each
     values: list[Tensor] = field(default_factory=list)
+
+    @property
+    def frames(self) -> int:
+        return len(self.keys) + (self.first is not None)
 
 
 class Attention(nn.Module):
@@ -64,21 +76,27 @@ class Attention(nn.Module):
         mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal, dropout_p=dropout)
         return self.out(mixed.transpose(1, 2).flatten(2))
 
+    def direct(self) -> Tensor:
+        """The product [width, width] of the matrices of values and of the output."""
+        return self.out.weight @ self.qkv.weight[2 * self.inner :]
+
     def extend(self, x: Tensor, memory: _Memory, *, wanted: int) -> Tensor:
         """Add new frames [t, M, width] to the memory; only the last `wanted` of them attend: [wanted, M, width]."""
         x = self.norm(x)
+        if memory.first is None or memory.common is None:
+            memory.first, x = x[0], x[1:]
+            memory.common = F.linear(memory.first, memory.direct, self.out.bias)
         weight_q, weight_kv = self.qkv.weight.split([self.inner, 2 * self.inner])
-        keys, values = F.linear(x, weight_kv).unflatten(-1, (2, self.heads, -1)).unbind(2)
-        memory.keys += keys
-        memory.values += values
-        first = len(memory.keys) - wanted  # of the frames that attend
-        alone = 1 if first == 0 else 0  # the first frame sees only itself, so its query does not matter
-        queries = F.linear(x[len(x) - wanted + alone :], weight_q).unflatten(-1, (self.heads, -1))
-        mixed = [memory.values[0]] * alone + [
-            attend_few(query, memory.keys[:seen], memory.values[:seen])
-            for seen, query in enumerate(queries, first + alone + 1)
-        ]
-        return torch.stack([self.out(frame.flatten(1)) for frame in mixed])
+        keys, values = F.linear(x - memory.first, weight_kv).unflatten(-1, (2, self.heads, -1)).unbind(2)
+        memory.keys += keys.unbind()
+        memory.values += values.unbind()
+        alone = int(wanted == memory.frames)  # the first frame sees only itself
+        queries = F.linear(x[len(x) - wanted + alone :], weight_q).unflatten(-1, (self.heads, -1)).unbind()
+        attended = [memory.common] * alone
+        for seen, query in enumerate(queries, memory.frames - len(queries)):
+            mixed = attend_few(query, memory.keys[:seen], memory.values[:seen], zero=True)
+            attended.append(torch.addmm(memory.common, mixed.flatten(1), self.out.weight.T))
+        return torch.stack(attended)
 
 
 class Block(nn.Module):
@@ -155,12 +173,13 @@ class CausalTransformer(nn.Module):
         Frames come first in here ([t, M, width]), so that every frame is one block of memory.
         """
         modulations = self._modulations(conditions.transpose(0, 1).contiguous())
-        memories = [_Memory() for _ in self.blocks]
+        direct = [block.attention.direct() for block in self.blocks]
+        memories = [_Memory(matrix) for matrix in direct]
         latents = [start]
         for t in range(conditions.shape[1]):
             new = 1
             if t >= self.config.frames:  # the window slides and every token changes its position: start over
-                new, memories = self.config.frames, [_Memory() for _ in self.blocks]
+                new, memories = self.config.frames, [_Memory(matrix) for matrix in direct]
             feature = self._newest(torch.stack(latents[-new:]), [m[t + 1 - new : t + 1] for m in modulations], memories)
             latents.append(finish(feature))
         return torch.stack(latents[1:], 1)
@@ -172,7 +191,7 @@ class CausalTransformer(nn.Module):
 
     def _newest(self, latents: Tensor, modulations: Sequence[Tensor], memories: Sequence[_Memory]) -> Tensor:
         """The feature [M, width] of the last of the new frames [t, M, size]."""
-        new, past = len(latents), len(memories[0].keys)
+        new, past = len(latents), memories[0].frames
         x = self.input(latents) + self.positions[0, past : past + new].unsqueeze(1)
         *inner, last = zip(self.blocks, modulations, memories, strict=True)
         for block, modulation, memory in inner:
