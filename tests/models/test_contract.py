@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -35,6 +38,24 @@ def test_a_fake_input_can_be_encoded_imagined_and_compared(named: tuple[str, Lea
         imagined = model.rollout(latent, actions)
     assert imagined.shape == (2, 3, 2, *wanted.shape[1:])
     assert imagined.isfinite().all()
+
+
+def test_compiled_layers_imagine_the_same(named: tuple[str, LearnedWorldModel]) -> None:
+    """Without a C++ compiler: torch traces the layers and runs what it traced. test_compiled.py goes all the way."""
+    model = copy.deepcopy(named[1]).eval()
+    observation, _, actions = model.fake_input(batch=1, candidates=3, horizon=2)
+    calls: list[int] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., Any]:
+        calls.append(len(inputs))
+        return graph.forward
+
+    with torch.no_grad():
+        latent = model.encode(observation)
+        expected = model.rollout(latent, actions)
+        model.compile(backend=backend)
+        torch.testing.assert_close(model.rollout(latent, actions), expected)
+    assert calls
 
 
 def test_a_loss_is_made_for_a_model_and_takes_the_batch_that_its_kind_streams(

@@ -83,6 +83,28 @@ def test_chunks_bound_what_model_and_verifier_see_without_changing_the_plan(chun
     assert verifier.widest <= max(chunk, 3)
 
 
+class Wide(Integrator):
+    """Takes 1 MB and more for every candidate."""
+
+    def rollout(self, latent, actions):
+        scratch = actions.new_zeros(actions.shape[0] * actions.shape[1], 125_000)
+        return super().rollout(latent, actions) + scratch.sum()
+
+
+@pytest.mark.parametrize(("megabytes", "expected"), [(4, 3), (10.9, 9), (1000, 192)])
+def test_a_chunk_that_fits_into_memory_is_chosen(megabytes, expected):
+    """For 3 problems and 64 candidates each, whose other tensors take little; at least one of each problem at once."""
+    whole, model = planner(SEARCH, model=Wide()).solve(problem()), Wide()
+    fitting = planner(SEARCH, model=model, max_memory=int(megabytes * 1e6)).solve(problem())
+    torch.testing.assert_close(fitting.actions, whole.actions)
+    assert model.widest == expected
+
+
+def test_too_little_memory_says_how_much_it_takes():
+    with pytest.raises(PlanningError, match=r"one candidate for each of 3 problem\(s\) takes 3 MB, max_memory is 1 MB"):
+        planner(SEARCH, model=Wide(), max_memory=1_000_000).solve(problem())
+
+
 def test_context_frames_reach_the_model_and_the_last_is_now():
     class WithContext(Integrator):
         def encode(self, observation):
@@ -181,6 +203,8 @@ def test_candidates_that_no_memory_holds_are_refused_before_they_are_drawn():
         ({"horizon": 10**9}, PlanningError, "horizon must be a whole number of at most 10000, got 1000000000"),
         ({"action_size": 10**9}, PlanningError, "action_size must be a whole number of at most 100000"),
         ({"chunk": 0}, PlanningError, "chunk must be at least 1, got 0"),
+        ({"max_memory": 0}, PlanningError, "max_memory must be at least 1, got 0"),
+        ({"chunk": 5, "max_memory": 10**9}, PlanningError, "choose chunk=5 or max_memory=1000000000, not both"),
         ({"action_size": None}, PlanningError, "no action scaler"),
         ({"action_size": 0}, PlanningError, "action_size must be at least 1, got 0"),
         ({"action_size": 3, "scaler": ActionScaler((0.0,), (1.0,), 2)}, ShapeError, "3 does not match the scaler's 2"),

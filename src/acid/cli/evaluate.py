@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import tyro
 
 from acid.cli.extras import need
-from acid.cli.options import By, Cells, Compute, On, Search, SearchOptions, Where, Workers
+from acid.cli.options import By, Cells, PlanningCompute, PlansOn, Search, SearchOptions, Where, Workers
 from acid.cli.progress import bar
 from acid.errors import AcidError
 from acid.evaluation.conditions import CONDITIONS
@@ -42,7 +42,7 @@ class Evaluate:
     fresh: bool = False
     """Replace earlier results of these conditions."""
     workers: By = field(default_factory=Workers)
-    compute: On = field(default_factory=Compute)
+    compute: PlansOn = field(default_factory=PlanningCompute)
 
     def run(self) -> None:
         from acid.evaluation import Protocol, evaluate
@@ -89,7 +89,7 @@ class Evaluate:
             for lam in (self.lambdas or [cell.chosen_lambda(entry)]) if entry.weighted else [None]:
                 name = entry.name if lam is None else f"{entry.name} λ {lam:g}"
                 where = (self.compute.resolved, self.compute.planning_precision)
-                found[name] = CellContender(cell, entry.name, lam, spec, *where)
+                found[name] = CellContender(cell, entry.name, lam, spec, *where, compile=self.compute.compile)
         return found
 
 

@@ -37,6 +37,14 @@ class Compute:
 
 
 @dataclass(frozen=True)
+class PlanningCompute(Compute):
+    """Where networks run that plan, and whether torch compiles them."""
+
+    compile: bool = False
+    """Let torch compile rollout and verifier, which takes a minute or two the first time and makes long runs faster."""
+
+
+@dataclass(frozen=True)
 class Where:
     """Which cell: a task with a world model."""
 
@@ -159,4 +167,5 @@ class Workers:
 Cells = tyro.conf.OmitArgPrefixes[Where]
 Search = tyro.conf.OmitArgPrefixes[SearchOptions]
 On = tyro.conf.OmitArgPrefixes[Compute]
+PlansOn = tyro.conf.OmitArgPrefixes[PlanningCompute]
 By = tyro.conf.OmitArgPrefixes[Workers]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from acid.cli.extras import need
-from acid.cli.options import Cells, Compute, On, Search, SearchOptions, Where
+from acid.cli.options import Cells, Compute, On, PlanningCompute, PlansOn, Search, SearchOptions, Where
 from acid.cli.progress import bar
 
 
@@ -60,7 +60,7 @@ class Plan:
     """Write a picture of the imagined and the executed steps here."""
     rerun: Path | None = None
     """Record the search, the imagined and the executed steps into this .rrd file, for the rerun viewer."""
-    compute: On = field(default_factory=Compute)
+    compute: PlansOn = field(default_factory=PlanningCompute)
 
     def run(self) -> None:
         import torch
@@ -82,6 +82,7 @@ class Plan:
                 out=self.out,
                 device=self.compute.resolved,
                 precision=self.compute.planning_precision,
+                compile=self.compute.compile,
                 rerun=self.rerun,
             )
         )

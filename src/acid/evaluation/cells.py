@@ -162,10 +162,13 @@ class Bench:
         *,
         device: str = "cpu",
         precision: str = "float32",
+        compile: bool = False,
         pooled_with: Collection[str] | None = None,
         observer: Observer | None = None,
     ) -> None:
-        """pooled_with: conditions that share a pool if the search has one iteration; None: each plans by itself.
+        """compile: let torch compile world model and verifier.
+
+        pooled_with: conditions that share a pool if the search has one iteration; None: each plans by itself.
 
         observer: of every search that is not a choice from a pool.
         """
@@ -174,6 +177,7 @@ class Bench:
         self.protocol = protocol
         self._device = device
         self._precision = precision
+        self._compile = compile
         self._pooled_with = pooled_with
         self._observer = observer
 
@@ -201,16 +205,21 @@ class Bench:
                 f"{self.cell.root / 'model'} was trained on actions of size {model.scaler.env_size}, "
                 f"but the task {self.cell.task!r} takes {size}"
             )
-        return model
+        return self._compiled(model)
 
     @cached_property
     def kit(self) -> Kit:
         metadata = self.cell.stored("verifier").metadata
-        verifier = Verifier.load(self.cell.root / "verifier", device=self._device)
+        verifier = self._compiled(Verifier.load(self.cell.root / "verifier", device=self._device))
         try:
             return kit_of(self.cell.model)(self.model, verifier, metadata)
         except CheckpointError as error:
             raise CheckpointError(f"{self.cell.root}: {error}") from error
+
+    def _compiled(self, network: Any) -> Any:
+        if self._compile:
+            network.compile()
+        return network
 
     @cached_property
     def policy(self) -> Policy:

@@ -64,6 +64,7 @@ class CellContender:
     spec: SearchSpec
     device: str = "cpu"
     precision: str = "float32"
+    compile: bool = False  # let torch compile the networks
     shares: bool = True  # candidates with others, where the search has one iteration; else it tells what it imagined
 
     @property
@@ -93,7 +94,15 @@ class CellContender:
     def _bench(self, protocol: Protocol, others: Sequence[Contender]) -> Bench:
         together = {other.condition for other in others} if self.shares else None
         spec = self.search or self.spec
-        return Bench(self.cell, spec, protocol, device=self.device, precision=self.precision, pooled_with=together)
+        return Bench(
+            self.cell,
+            spec,
+            protocol,
+            device=self.device,
+            precision=self.precision,
+            compile=self.compile,
+            pooled_with=together,
+        )
 
 
 @dataclass(frozen=True)

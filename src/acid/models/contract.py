@@ -49,6 +49,15 @@ class LearnedWorldModel(nn.Module):
         """Latents [B, P, D] and normalised actions [B, N, H, A] to imagined latents [B, N, H, P, D]."""
         raise NotImplementedError
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Let torch compile the layers of a rollout; arguments are those of `torch.compile`.
+
+        Layer by layer, because a whole rollout, in which every layer occurs at every step, takes minutes to compile.
+        """
+        for network in self.get_submodule("dynamics").modules():
+            for layer in getattr(network, "blocks", ()):
+                layer.compile(*args, **kwargs)
+
     def limit_frames(self, count: int) -> None:
         """Encode at most so many frames at once in training; activations are not kept but computed again."""
         raise ShapeError(f"a {type(self).__name__} encodes a whole batch at once: leave out micro_batch")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -123,6 +123,10 @@ class Block(nn.Module):
             self.modulation = nn.Linear(width, 6 * width)
             nn.init.zeros_(self.modulation.weight)
             nn.init.zeros_(self.modulation.bias)
+
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Let torch compile `update`, which is all that a layer does."""
+        self.update = torch.compile(self.update, *args, **kwargs)
 
     def forward(self, x: Tensor, modulation: Tensor) -> Tensor:
         """Tokens [M, t, width] and six AdaLN numbers per channel [M, t, 6·width] to tokens [M, t, width]."""

@@ -16,6 +16,7 @@ from acid.planning.bounds import Bounds, Limit
 from acid.planning.costs import Cost
 from acid.planning.finite import FiniteCheck
 from acid.planning.imagination import Imagination, takes_past_actions, takes_seeds
+from acid.planning.memory import fitting
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
 from acid.planning.observations import Observation, as_tensors
@@ -37,6 +38,8 @@ class Planner:
     bounds: (low, high), each one number or one per dimension, in environment units if there is a scaler, else
         normalised. Every candidate and the plan respect them.
     chunk: most candidates (B·N) imagined and judged at once, to save memory; a cost term then sees only those.
+    max_memory: most bytes that imagining and judging may take besides the networks, instead of a chunk. Two small
+        rollouts at the beginning of every plan tell how many candidates fit. What a gradient needs is not counted.
     parametrisation: what the search looks for; by default `Free`, every number of every action.
     repeats: how often a stochastic model, one whose `rollout` takes `seeds`, rolls out each candidate. Costs are
         averaged over the repeats.
@@ -61,6 +64,7 @@ class Planner:
         action_size: int | None = None,
         bounds: tuple[Limit, Limit] | None = None,
         chunk: int | None = None,
+        max_memory: int | None = None,
         parametrisation: Parametrisation | None = None,
         proposal: Proposal | None = None,
         repeats: int = 1,
@@ -72,6 +76,10 @@ class Planner:
         check_counts(repeats=repeats)
         if chunk is not None:
             check_counts(chunk=chunk)
+        if max_memory is not None:
+            check_counts(max_memory=max_memory)
+            if chunk is not None:
+                raise PlanningError(f"choose chunk={chunk} or max_memory={max_memory}, not both")
         if noise not in ("cpu", "device"):
             raise PlanningError(f"unknown place to draw noise {noise!r}{did_you_mean(noise, ['cpu', 'device'])}")
         given = scaler if scaler is not None else getattr(model, "scaler", None)
@@ -82,6 +90,7 @@ class Planner:
         self.search = search
         self.horizon = horizon
         self.chunk = chunk
+        self.max_memory = max_memory
         self.repeats = repeats
         self.proposal = proposal
         self.noise = noise
@@ -169,6 +178,9 @@ class Planner:
             finite=FiniteCheck(deferred=start.mean.device.type != "cpu"),
             observer=self.observer,
         )
+        if self.max_memory is not None:
+            chunk = _fitting_chunk(objective, start.mean, self.max_memory)
+            objective = replace(objective, imagination=replace(imagination, chunk=chunk))
         if start.sequences is not None:
             start = replace(start, sequences=space.clamp(start.sequences))
         return objective, start, streams
@@ -182,8 +194,9 @@ class Planner:
             outcome = self.search.run(objective, start, streams)
             objective.finite.finish()
             actions = objective.actions(objective.clamp(outcome.candidates))
-            trajectory = objective.imagine(actions[:, None], Rows.all(len(actions)))
-            described = objective.describe(trajectory)
+            with torch.compiler.set_stance("force_eager"):  # one candidate: nothing to compile networks again for
+                trajectory = objective.imagine(actions[:, None], Rows.all(len(actions)))
+                described = objective.describe(trajectory)
             stopwatch.wait(actions.device)
         return Plan(
             actions=actions,
@@ -245,6 +258,15 @@ class Planner:
             return None
         env_actions = self.scaler.denormalise(actions)
         return env_actions if self.bounds is None else self.bounds.clamp_env(env_actions)
+
+
+def _fitting_chunk(objective: Objective, mean: Tensor, most: int) -> int:
+    """How many candidates take at most so many bytes, from judging few copies of the mean [B, V, d]."""
+    rows = Rows.all(len(mean))
+    with torch.compiler.set_stance("force_eager"):
+        return fitting(
+            lambda count: objective(mean[:, None].repeat(1, count, 1, 1), rows=rows, iteration=0), len(mean), most
+        )
 
 
 def _search_dtype(problem: Problem) -> torch.dtype:

@@ -122,6 +122,10 @@ class FlowModel(nn.Module):
         """Itself, frozen for inference; gradients still reach the latents."""
         return self.eval().requires_grad_(False)
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Let torch compile the inference; arguments are those of `torch.compile`."""
+        self.flow.infer = torch.compile(self.flow.infer, *args, **kwargs)
+
     def save(
         self, folder: str | Path, *, metadata: Mapping[str, Any] | None = None, half_precision: bool = False
     ) -> None:

@@ -22,6 +22,7 @@ def show_plan(
     out: Path | None = None,
     device: str = "cpu",
     precision: str = "float32",
+    compile: bool = False,
     rerun: Path | None = None,
 ) -> str:
     """Plan for one instance with ACID, or with the goal cost alone if λ is 0; returns the text to print.
@@ -37,7 +38,7 @@ def show_plan(
     scaler = cell.stored("model").scaler
     assert scaler is not None  # every world model has one
     recording = None if rerun is None else Recording(rerun, scaler)
-    bench = Bench(cell, spec, protocol, device=device, precision=precision, observer=recording)
+    bench = Bench(cell, spec, protocol, device=device, precision=precision, compile=compile, observer=recording)
     drawn = cell.instances(Protocol.of(setup, episodes=problem + 1), data)
     episode = replay(bench, name, lam, drawn.unsolved[problem])
     film = episode.film
