@@ -52,6 +52,14 @@ def judge_few(findings: Findings) -> Verdict | None:
     return on_gains(found) if len(found) == len(smallest) else None
 
 
+def judge_closed(findings: Findings, kind: str, name: str, other: str) -> Verdict | None:
+    """Whether a condition gains on another in closed loop, both with the most candidates."""
+    largest = [_curves(task, model)[kind][-1] for model in MODELS for task in TASKS]
+    found = {f"{s.model} {s.task}": findings.compare(s, name, other, "success") for s in largest}
+    gains = {where: gain for where, gain in found.items() if gain is not None}
+    return on_gains(gains) if len(gains) == len(found) else None
+
+
 def _points(findings: Findings, studies: tuple[Study, ...], name: str) -> list[Point]:
     found = []
     for study in studies:
@@ -115,6 +123,10 @@ COMPUTE = Table(
     claims=(
         Claim("A search from a proposal in closed loop beats Original with 30 candidates a plan instead of 9 000.",
               judge_few, published=False),
+        Claim("In closed loop ACID gains on Original, 900 candidates a plan.",
+              lambda findings: judge_closed(findings, "closed", "acid", "original"), published=False),
+        Claim("From a proposal in closed loop ACID gains on the goal cost alone, 900 candidates a plan.",
+              lambda findings: judge_closed(findings, "proposed", "proposal-acid", "proposal"), published=False),
     ),
     legend=(
         "looks after: model steps that are executed before the next decision; 5 is open loop, as published, 1 is",
