@@ -228,6 +228,8 @@ def draw_chart(path: str | Path, chart: Chart, *, columns: int | None = None) ->
             if chart.ticks:
                 axes.set_xticks(list(chart.ticks), list(chart.ticks.values()))
                 axes.minorticks_off()
+            if chart.unit == "%":
+                axes.set_ylim(0, 105)
             axes.set_title(panel.title)
         for axes in all_axes[-across:]:
             axes.set_xlabel(chart.x)

@@ -91,7 +91,7 @@ def charts(findings: Findings) -> list[Chart]:
                             condition("policy").look)] if policy else []  # fmt: skip
             panels.append(Panel(f"{called(task)}, {called(model)}", [s for s in series if s.points], levels))
     text = "Success over the candidates that a planner looks at in an episode; the dashed line is the policy alone."
-    ticks = {float(10**k): f"{10**k:,}".replace(",", " ") for k in range(1, 5)}
+    ticks = {float(10**k): f"{10**k:,}".replace(",", " ") for k in range(2, 5)}
     return [
         Chart(
             "Quality against compute", text, panels, "candidates in an episode", "success (%)", "%", ticks, log_x=True
