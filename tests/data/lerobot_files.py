@@ -96,11 +96,11 @@ def _step(episode: int, step: int, first: int, steps: int, cameras: Sequence[str
         "task_index": 0,
     }
     for number, name in enumerate(cameras):
-        row[f"observation.images.{name}"] = {"bytes": _png(frames_of(episode, steps, number)[step]), "path": None}
+        row[f"observation.images.{name}"] = {"bytes": png(frames_of(episode, steps, number)[step]), "path": None}
     return row
 
 
-def _png(frame: np.ndarray) -> bytes:
+def png(frame: np.ndarray) -> bytes:
     import io
 
     from PIL import Image

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from faults.commands import kill_commands
 from faults.fuzz import run
 from faults.trouble import full_disks, kill, read_only
 
@@ -20,12 +21,15 @@ given = parser.parse_args()
 
 torch.set_num_threads(1)
 fuzzed = run(given.inputs, given.state)
-killed, kill_wrong = kill(given.kills)
+by_signals, signal_wrong = kill_commands(rounds=2)
+killed, kill_wrong = kill(given.kills - by_signals)
 full, full_wrong = full_disks([2**k for k in range(9, 20)], mount=False)
 small, small_wrong = full_disks([2**k for k in range(13, 20)], mount=True)
 refused, refused_wrong = read_only()
-wrong = [*fuzzed.wrong, *kill_wrong, *full_wrong, *small_wrong, *refused_wrong]
-print(f"{fuzzed}; {killed} kills; {full + small} full disks; {refused} read-only places; {len(wrong)} wrong")
+wrong = [*fuzzed.wrong, *signal_wrong, *kill_wrong, *full_wrong, *small_wrong, *refused_wrong]
+print(
+    f"{fuzzed}; {by_signals + killed} kills; {full + small} full disks; {refused} read-only places; {len(wrong)} wrong"
+)
 for line in wrong[:50]:
     print(f"  {line}")
 raise SystemExit(1 if wrong else 0)

@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import io
 import json
+import os
 import pickle
+import signal
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import h5py
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
+from data.lerobot_files import png, write_lerobot
 from data.recon_files import encoded, write_trajectory
 from fake_rows import keep, row
 from hypothesis import strategies as st
 from torch import nn
 
 from acid import models
-from acid.checkpoint import CONFIG, WEIGHTS
+from acid.checkpoint import CONFIG, WEIGHTS, fingerprint
 from acid.data import Episodes, EpisodeWriter, cached_latents, import_episodes, partition
 from acid.data.dinowm import DinoWmFolder
+from acid.data.lance_tables import read_lance
+from acid.data.lerobot import read_lerobot
 from acid.data.nwm import read_folder
 from acid.data.recon import read_trajectory
 from acid.evaluation import Cell, Instance, Instances, Protocol, read_rows, summarise_rows
 from acid.evaluation.instances import load_instances, save_instances
 from acid.evaluation.play import Film
+from acid.integrations.hub import PretrainedCell
 from acid.loop import METRICS_FILE, STATE_FILE, LoopConfig, train
 from acid.models.jepa import JepaConfig, JepaWorldModel
 from acid.nn.causal import CausalConfig
@@ -305,11 +319,138 @@ def probes(folder: Path) -> Reader:
     return _json_reader(folder / "probe.json", lambda: read_probes(folder / "probe.json"))
 
 
+def _read_lerobot(folder: Path) -> None:
+    list(read_lerobot(folder, 8).episodes)
+
+
+def lerobot_info(folder: Path) -> Reader:
+    made = write_lerobot(folder / "robot", (3, 4))
+    return _json_reader(made / "meta" / "info.json", lambda: _read_lerobot(made))
+
+
+def lerobot_table(folder: Path) -> Reader:
+    made = write_lerobot(folder / "robot", (3, 4))
+    return _bytes_reader(made / "data" / "chunk-000" / "file-000.parquet", lambda: _read_lerobot(made))
+
+
+def lerobot_pictures(folder: Path) -> Reader:
+    made = write_lerobot(folder / "robot", (3, 4), images=True)
+    return _bytes_reader(made / "data" / "chunk-000" / "file-000.parquet", lambda: _read_lerobot(made))
+
+
+def lerobot_video(folder: Path) -> Reader:
+    made = write_lerobot(folder / "robot", (3, 4))
+    file = next((made / "videos").rglob("*.mp4"))
+    return _bytes_reader(file, lambda: _read_lerobot(made))
+
+
+def lerobot_episodes(folder: Path) -> Reader:
+    """Rows that say anything about where episodes are, in a table that is whole."""
+    made = write_lerobot(folder / "robot", (3, 4))
+    file = made / "meta" / "episodes" / "chunk-000" / "file-000.parquet"
+    return Reader(file, lambda: _read_lerobot(made), _lying_table(pq.read_table(file).to_pylist()))
+
+
+def _lying_table(rows: list[dict[str, Any]]) -> Any:
+    def packed(text: bytes) -> bytes:
+        buffer = io.BytesIO()
+        with contextlib.suppress(pa.ArrowException, OverflowError, AttributeError, TypeError, UnicodeError):
+            pq.write_table(pa.Table.from_pylist(json.loads(text)), buffer)
+        return buffer.getvalue()
+
+    return damaged_json(rows).map(packed)
+
+
+def lance(folder: Path) -> Reader:
+    """The same for a Lance table, as pylance gives it: a parquet file stands for it."""
+    pixels = [base64.b64encode(png(np.zeros((8, 8, 3), np.uint8))).decode()] * 4
+    rows = [{"episode_idx": n // 2, "step_idx": n % 2, "pixels": pixels[n], "action": [0.5, 1.0]} for n in range(4)]
+
+    def dataset(path: str) -> Any:
+        table = pq.read_table(path)
+        if "pixels" in table.schema.names and "string" in str(table.schema.field("pixels").type):
+            encoded = [None if text is None else base64.b64decode(text + "===") for text in table["pixels"].to_pylist()]
+            table = table.set_column(table.schema.names.index("pixels"), "pixels", pa.array(encoded, pa.binary()))
+        return SimpleNamespace(
+            schema=table.schema,
+            to_table=lambda columns: table.select(columns),
+            take=lambda indices, columns: table.take(indices).select(columns),
+        )
+
+    file = folder / "a.lance"
+
+    def read() -> None:
+        with mock.patch.dict(sys.modules, {"lance": SimpleNamespace(dataset=dataset)}):
+            list(read_lance(file, 8).episodes)
+
+    return Reader(file, read, _lying_table(rows))
+
+
+def _hub_cell(folder: Path) -> Path:
+    (folder / "cell").mkdir()
+    _model(folder / "cell")
+    _verifier(folder / "cell")
+    parts = {part: fingerprint(folder / "cell" / part) for part in ("model", "verifier")}
+    described = {"library": "acid-planning", "task": "reacher", "model": "lewm", "parts": parts}
+    (folder / "cell" / "config.json").write_text(json.dumps(described))
+    (folder / "cell" / "lambda.json").write_text(json.dumps({"acid": 0.07, "reason": "a test"}))
+    return folder / "cell"
+
+
+def _read_hub(folder: Path) -> None:
+    found = PretrainedCell.from_pretrained(folder)
+    found.about, found.kind, found.lam, found.verifier  # noqa: B018
+
+
+def hub_description(folder: Path) -> Reader:
+    cell = _hub_cell(folder)
+    return _json_reader(cell / "config.json", lambda: _read_hub(cell))
+
+
+def hub_lambda(folder: Path) -> Reader:
+    cell = _hub_cell(folder)
+    return _json_reader(cell / "lambda.json", lambda: _read_hub(cell))
+
+
+def _archive(folder: Path, name: str) -> Reader:
+    """Pickled objects of the publisher's classes, as torch and Lightning save them; nothing in them may be executed."""
+    from acid.integrations.published import load_published
+
+    weights = torch.load(PUBLISHED.parent / "pldm" / "weights_epoch_2.pt", weights_only=True)
+    content = {"state_dict": {f"model.{key}": value for key, value in weights.items()}, "epoch": 2}
+    torch.save(content, folder / name)
+    shells = pickle.dumps({"state_dict": Path("x"), "epoch": 2})
+    evil = [
+        b"cos\nsystem\n(S'touch %s'\ntR." % str(folder / "executed").encode(),
+        b"cbuiltins\nexec\n(S'open(%r, \"w\")'\ntR." % str(folder / "executed").encode(),
+        shells,
+    ]
+
+    def read() -> None:
+        try:
+            load_published(folder, action_scaler="identity")
+        finally:
+            if (folder / "executed").exists():
+                os.kill(os.getpid(), signal.SIGABRT)  # a crash, which nothing takes for a refusal
+
+    return Reader(folder / name, read, damaged_bytes((folder / name).read_bytes()) | st.sampled_from(evil))
+
+
+def archive_ckpt(folder: Path) -> Reader:
+    return _archive(folder, "pldm_weight.ckpt")
+
+
+def archive_pth_tar(folder: Path) -> Reader:
+    return _archive(folder, "pldm.pth.tar")
+
+
 READERS: dict[str, Callable[[Path], Reader]] = {
     made.__name__: made
     for made in (
         *(checkpoint_of_a_verifier, checkpoint_of_a_model, weights, rows, instances, lambdas, split, dataset),
         *(dataset_that_lies, recon, dinowm, published_config, published_weights, training_state, training_metrics),
-        *(latents, rollouts, film, probes, nwm, packed, published_modules),
+        *(latents, rollouts, film, probes, nwm, packed, published_modules, lerobot_info, lerobot_table),
+        *(lerobot_pictures, lerobot_video, lerobot_episodes, lance, hub_description, hub_lambda, archive_ckpt),
+        archive_pth_tar,
     )
 }

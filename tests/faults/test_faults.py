@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from faults.commands import kill_commands
 from faults.fuzz import SUBJECTS, run_batch
 from faults.trouble import full_disks, kill, read_only
 
@@ -19,6 +20,14 @@ def test_damage_is_read_or_refused_with_a_sentence(subject: str) -> None:
 def test_killed_work_continues_to_the_same_end() -> None:
     kills, wrong = kill(12)
     assert kills >= 12
+    assert wrong == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["eval", "train"])  # those with workers are killed in test_workers and test_collect
+def test_a_command_killed_by_every_signal_continues_to_the_same_end(name: str) -> None:
+    kills, wrong = kill_commands(1, (name,))
+    assert kills >= 2
     assert wrong == []
 
 

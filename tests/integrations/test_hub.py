@@ -76,8 +76,8 @@ def test_a_folder_that_is_not_as_described_is_refused(saved: Path, tmp_path: Pat
     shutil.copytree(saved / "policy", saved / "verifier", dirs_exist_ok=True)
     with pytest.raises(CheckpointError, match=r"lacks, or has another, verifier than its config\.json tells"):
         PretrainedCell.from_pretrained(saved)
-    (saved / "config.json").write_text("[]")
-    with pytest.raises(CheckpointError, match=r"config\.json does not describe a cell"):
+    (saved / "config.json").write_text('{"parts": 3}')
+    with pytest.raises(CheckpointError, match=r"config\.json does not describe a cell: its parts are 3"):
         PretrainedCell.from_pretrained(saved)
 
 

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 
 from acid.data._hdf5 import EPISODE_INDEX, INDEX_COLUMNS
+from acid.data.arrow import as_numbers
 from acid.data.images import frame, open_image
 from acid.data.writer import Source
 from acid.errors import DataError
+from acid.files import reason
 
 
 def read_lance(path: Path, size: int | None = None) -> Source:
@@ -27,7 +29,8 @@ def read_lance(path: Path, size: int | None = None) -> Source:
     columns = [field.name for field in table.schema if field.name not in INDEX_COLUMNS]
     if EPISODE_INDEX not in table.schema.names:
         raise DataError(f"{path} has no column {EPISODE_INDEX!r}, so it is not a table of episodes; it has {columns}")
-    ids = table.to_table(columns=[EPISODE_INDEX])[EPISODE_INDEX].to_numpy()
+    ids = as_numbers(table.to_table(columns=[EPISODE_INDEX])[EPISODE_INDEX], f"the column {EPISODE_INDEX} of {path}")
+    ids = ids[:, 0] if len(ids) and ids.dtype.kind in "iu" else np.empty(0, np.int64)
     if not len(ids) or (np.diff(ids) < 0).any():
         raise DataError(f"{path} holds no episodes one after another; write it again with stable-worldmodel")
     starts = np.flatnonzero(np.diff(ids, prepend=ids[0] - 1))
@@ -51,10 +54,9 @@ def _column(values: Any, size: int | None, where: str) -> np.ndarray:
     if "binary" in kind:
         try:
             return np.stack([frame(open_image(encoded), size) for encoded in values.to_pylist()])
-        except ValueError as error:
+        except (ValueError, TypeError) as error:
             raise DataError(f"an image after {where} cannot be decoded ({error}); leave its episode out") from error
-    found = np.asarray(values.to_pylist())
-    return found[:, None] if found.ndim == 1 else found.astype(np.float32) if found.dtype == np.float64 else found
+    return as_numbers(values, f"a column after {where}")
 
 
 def _table(path: Path) -> Path:
@@ -73,5 +75,5 @@ def _open(path: Path) -> Any:
         raise DataError("Lance tables need pylance: pip install 'acid-planning[lance]'") from error
     try:
         return lance.dataset(str(path))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be opened as a Lance table ({str(error).splitlines()[0]})") from error
+    except Exception as error:  # it lets those of Rust pass
+        raise DataError(f"{path} cannot be opened as a Lance table ({reason(error)})") from error

@@ -12,7 +12,7 @@ pixels, another one called NAME pixels_NAME.
 from __future__ import annotations
 
 import hashlib
-import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from acid.data.arrow import as_numbers
 from acid.data.images import frame, open_image, pillow
 from acid.data.writer import Source
-from acid.errors import DataError, did_you_mean, some
+from acid.errors import DataError, did_you_mean, is_number, some
+from acid.files import clipped, existing, read_json_object, reason
 
 SIZE = 64  # px, unless something else is asked for
 VERSION = "v3"
@@ -31,6 +33,8 @@ STATE, ACTION = "observation.state", "action"
 BOOKKEEPING = ("timestamp", "frame_index", "episode_index", "index", "task_index")
 _DATA = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 _VIDEO = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
+_PLACE = re.compile(r"{(chunk_index|file_index|video_key)(?::(0?\dd))?}")  # what is filled in, and how wide
+_MOST = 2**31  # of any number in a table of episodes
 
 
 def is_lerobot(path: Path) -> bool:
@@ -98,7 +102,7 @@ class Dataset:
         for episode in self.episodes:
             table = self._rows(episode)
             steps = len(table)
-            columns = {name: self._numbers(table, name, key, episode) for name, key in self.columns.items()}
+            columns = {name: self._numbers(table, key, episode) for name, key in self.columns.items()}
             for place, (name, key) in enumerate(self.cameras.items()):
                 frames = self._frames(table, key, episode, size)
                 if len(frames) != steps:
@@ -121,18 +125,14 @@ class Dataset:
             )
         return own
 
-    def _numbers(self, table: Any, name: str, key: str, episode: Mapping[str, Any]) -> np.ndarray:
-        values = np.asarray(table[key].to_pylist())
-        if values.dtype.kind not in "biuf":
-            raise DataError(f"{key!r} of episode {episode['episode_index']} of {self.path} has rows of several lengths")
-        values = values[:, None] if values.ndim == 1 else values
-        return values.astype(np.float32) if values.dtype.kind == "f" else values
+    def _numbers(self, table: Any, key: str, episode: Mapping[str, Any]) -> np.ndarray:
+        return as_numbers(table[key], f"{key!r} of episode {episode['episode_index']} of {self.path}")
 
     def _frames(self, table: Any, key: str, episode: Mapping[str, Any], size: int) -> np.ndarray:
         """uint8 [T, size, size, 3]."""
         if self._is_video(key):
             file = self.path / self._where("video_path", _VIDEO, episode, f"videos/{key}", video_key=key)
-            start = float(_entry(episode, f"videos/{key}/from_timestamp", self.path))
+            start = float(_number(episode, f"videos/{key}/from_timestamp", self.path))
             return _video(file, start, len(table), self.fps, size)
         try:
             return np.stack([frame(open_image(image["bytes"]), size) for image in table[key].to_pylist()])
@@ -145,30 +145,37 @@ class Dataset:
         return self.info["features"][key].get("dtype") == "video"
 
     def _where(self, setting: str, usual: str, episode: Mapping[str, Any], prefix: str, **more: str) -> str:
-        numbers = {name: int(_entry(episode, f"{prefix}/{name}", self.path)) for name in ("chunk_index", "file_index")}
-        try:
-            return str(self.info.get(setting) or usual).format(**numbers, **more)
-        except (KeyError, IndexError, ValueError) as error:
-            raise DataError(f"{setting} in {self.path}/meta/info.json is not one of version 3 ({error})") from error
+        known = {name: int(_number(episode, f"{prefix}/{name}", self.path)) for name in ("chunk_index", "file_index")}
+        form = str(self.info.get(setting) or usual)
+        found = _PLACE.sub(lambda place: f"{(known | more)[place[1]]:{place[2] or ''}}", form)
+        if {"{", "}", "\0"} & set(found) or not (self.path / found).resolve().is_relative_to(self.path.resolve()):
+            raise DataError(f"{setting} in {self.path}/meta/info.json, {clipped(form)}, names no file of the dataset")
+        return found
 
 
 def _info(path: Path) -> dict[str, Any]:
     file = path / "meta" / "info.json"
     if not file.is_file():
         raise DataError(f"{path} has no meta/info.json, so it is not a LeRobot dataset")
-    try:
-        info = json.loads(file.read_text(encoding="utf-8"))
-        version, fps, _ = str(info["codebase_version"]), float(info["fps"]), dict(info["features"])
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise DataError(f"{file} is damaged or not of a LeRobot dataset ({error!r}); fetch it again") from error
+    info = read_json_object(file)
+    version, fps, features = (info.get(name) for name in ("codebase_version", "fps", "features"))
+    if not isinstance(version, str) or not isinstance(features, dict) or not all(map(_is_object, features.values())):
+        raise DataError(
+            f"{file} is damaged or not of a LeRobot dataset: codebase_version is {clipped(version)}, features are "
+            f"{clipped(features)}; fetch it again"
+        )
     if not version.startswith(VERSION):
         raise DataError(
             f"{path} is a LeRobot dataset of version {version}, and version 3 is read: convert it with lerobot's "
             "convert_dataset_v21_to_v30"
         )
-    if not 0 < fps < 100_000:
-        raise DataError(f"{file} gives {fps} frames a second")
+    if fps is None or not is_number(fps) or not 0 < fps < 100_000:
+        raise DataError(f"{file} gives {clipped(fps)} frames a second")
     return info
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
 
 
 def _chosen(images: Mapping[str, str], camera: str | None, path: Path) -> list[str]:
@@ -195,16 +202,19 @@ def _episodes(path: Path) -> list[dict[str, Any]]:
     found = [row for file in files for row in _parquet(file).to_pylist()]
     for row in found:
         for name in ("episode_index", "length"):
-            _entry(row, name, path)
+            _number(row, name, path)
     if not found:
         raise DataError(f"{path} holds no episodes")
     return sorted(found, key=lambda row: row["episode_index"])
 
 
-def _entry(row: Mapping[str, Any], name: str, path: Path) -> Any:
-    if row.get(name) is None:
+def _number(row: Mapping[str, Any], name: str, path: Path) -> float:
+    found = row.get(name)
+    if found is None:
         raise DataError(f"the table of episodes of {path} has no {name!r}, so it is not one of version 3")
-    return row[name]
+    if not is_number(found, whole=not name.endswith("timestamp")) or not 0 <= found < _MOST:
+        raise DataError(f"the table of episodes of {path} gives {clipped(found)} as {name!r}; fetch it again")
+    return found
 
 
 def _column_name(key: str) -> str:
@@ -220,11 +230,12 @@ def _parquet(file: Path, columns: list[str] | None = None, episode: int | None =
         raise DataError("LeRobot datasets need pyarrow and av: pip install 'acid-planning[robots]'") from error
     if not file.is_file():
         raise DataError(f"{file} is missing; fetch the whole dataset")
+    existing(file)
     try:
         chosen = None if episode is None else [("episode_index", "=", episode)]
         return parquet.read_table(file, columns=columns, filters=chosen)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise DataError(f"{file} cannot be read, it may be truncated ({str(error).splitlines()[0]})") from error
+    except (pyarrow.ArrowException, OSError, LookupError, ValueError) as error:
+        raise DataError(f"{file} cannot be read, it may be truncated ({reason(error)})") from error
 
 
 def _video(file: Path, start: float, count: int, fps: float, size: int) -> np.ndarray:
@@ -248,6 +259,6 @@ def _video(file: Path, start: float, count: int, fps: float, size: int) -> np.nd
                     found.append(frame(pillow().fromarray(picture.to_ndarray(format="rgb24")), size))
                 if len(found) == count:
                     break
-    except (FFmpegError, IndexError) as error:
-        raise DataError(f"{file} cannot be decoded ({error}); fetch it again") from error
+    except (FFmpegError, LookupError, ValueError, OSError, ArithmeticError) as error:
+        raise DataError(f"{file} cannot be decoded ({reason(error)}); fetch it again") from error
     return np.stack(found) if found else np.empty((0, size, size, 3), np.uint8)

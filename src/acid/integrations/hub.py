@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import re
 import shutil
 import tempfile
@@ -22,9 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from acid import checkpoint, models
-from acid.errors import CheckpointError, some
+from acid.errors import CheckpointError, is_number, some
 from acid.evaluation import Cell, SearchSpec
 from acid.evaluation.kits import kit_of
+from acid.files import clipped, read_json_object
 from acid.planning import CEM, Adaptive, Cost, Planner, Search
 from acid.planning.bounds import Limit
 from acid.verifier import Policy, Verifier
@@ -216,10 +218,9 @@ def _check(folder: Path) -> None:
     file = folder / CONFIG
     if not file.is_file():
         return
-    try:
-        parts = dict(json.loads(file.read_text(encoding="utf-8"))["parts"])
-    except (ValueError, TypeError, KeyError) as error:
-        raise CheckpointError(f"{file} does not describe a cell ({error!r}); fetch it again") from error
+    parts = read_json_object(file, CheckpointError).get("parts")
+    if not isinstance(parts, dict):
+        raise CheckpointError(f"{file} does not describe a cell: its parts are {clipped(parts)}; fetch it again")
     wrong = [
         part
         for part, told in parts.items()
@@ -233,11 +234,10 @@ def _lambdas(folder: Path) -> dict[str, float]:
     file = folder / LAMBDA
     if not file.is_file():
         return {}
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        return {name: float(value) for name, value in content.items() if name != "reason"}
-    except (ValueError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{file} does not hold a λ by condition ({error})") from error
+    found = {name: value for name, value in read_json_object(file, CheckpointError).items() if name != "reason"}
+    if wrong := [name for name, value in found.items() if not is_number(value) or not 0 <= value < math.inf]:
+        raise CheckpointError(f"{file} must hold one number λ by condition, got {clipped({wrong[0]: found[wrong[0]]})}")
+    return {name: float(value) for name, value in found.items()}
 
 
 def _hub() -> Any:
