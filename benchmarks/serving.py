@@ -56,22 +56,23 @@ async def client(port: int, requests: int, inputs: Inputs, seconds: list[float],
             unpack(answer)
 
 
-async def measure(service: Service, clients: int, requests: int) -> tuple[float, np.ndarray, float]:
-    """Requests a second, latencies, and requests per batch."""
+async def measure(service: Service, clients: int, requests: int) -> tuple[float, np.ndarray, float, float]:
+    """Requests a second, latencies, CPU seconds a request (the client's included), and requests per batch."""
     stop, opened = asyncio.Event(), asyncio.get_running_loop().create_future()
     limits = Limits(connections=clients, rate=1e6, burst=10**6)
     server = PolicyServer(service, token=None, limits=limits, threads=1)
     running = asyncio.ensure_future(server.run(stop, port=0, ready=opened.set_result))
     port, seconds = await opened, []
-    began = time.perf_counter()
+    began, worked = time.perf_counter(), time.process_time()
     await asyncio.gather(*(client(port, requests // clients, service.inputs, seconds, seed) for seed in range(clients)))
-    took = time.perf_counter() - began
+    took, worked = time.perf_counter() - began, time.process_time() - worked
     stop.set()
     await running
     batches = next(
         float(x.split()[-1]) for x in server.metrics.text().splitlines() if x.startswith("acid_batches_total ")
     )
-    return len(seconds) / took, np.array(seconds), len(seconds) / (batches - 1)  # one batch warmed up
+    together = len(seconds) / (batches - 1)  # one batch warmed up
+    return len(seconds) / took, np.array(seconds), worked / len(seconds), together
 
 
 def main() -> None:
@@ -85,15 +86,15 @@ def main() -> None:
     sizes = {"samples": given.samples, "iterations": given.iterations, "elites": max(1, given.samples // 10)}
     offer = Offer.usual(cell, "acid", None, SearchSpec.usual(cell.task_class.setup, **sizes))
     planning = offer.service(offer.bench(), None)
-    print("| service | clients | requests | requests/s | p50 ms | p95 ms | p99 ms | requests/batch |")
-    print("|---|--:|--:|--:|--:|--:|--:|--:|")
+    print("| service | clients | requests | requests/s | p50 ms | p95 ms | p99 ms | CPU ms/request | requests/batch |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|--:|")
     for name, service in ((f"Reacher, {offer.spec.label}", planning), ("no planning", Nothing(planning.inputs))):
         for clients in given.clients:
-            rate, seconds, together = asyncio.run(measure(service, clients, max(clients, given.requests)))
+            rate, seconds, cpu, together = asyncio.run(measure(service, clients, max(clients, given.requests)))
             p50, p95, p99 = np.percentile(1000 * seconds, (50, 95, 99))
             print(
                 f"| {name} | {clients} | {len(seconds)} | {rate:.1f} | {p50:.1f} | {p95:.1f} | {p99:.1f} | "
-                f"{together:.1f} |",
+                f"{1000 * cpu:.1f} | {together:.1f} |",
                 flush=True,
             )
 

@@ -42,6 +42,7 @@ html_theme = "furo"
 html_title = "ACID"
 html_static_path = ["_static"]
 html_css_files = ["acid.css"]
+html_extra_path = ["report.html"]  # one file that holds everything it shows
 html_favicon = "_static/favicon.svg"
 html_show_sourcelink = False
 html_theme_options = {

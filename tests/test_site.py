@@ -74,6 +74,8 @@ def test_the_landing_page_leads_to_every_guide(site: Path) -> None:
     landing = (site / "index.html").read_text(encoding="utf-8")
     missing = [path.stem for path in DOCS.glob("*.md") if path.stem != "index" and f'"{path.stem}.html' not in landing]
     assert missing == []
+    assert 'href="report.html"' in landing
+    assert (site / "report.html").read_bytes() == (DOCS / "report.html").read_bytes()
 
 
 def test_every_command_has_its_help(site: Path) -> None:
