@@ -257,6 +257,16 @@ def test_eval_of_a_tiny_navigation(navigation_folder: Path, tmp_path: Path, caps
     assert "cem-n6-j1-k2-line-r3" in text
 
 
+def test_fewer_samples_keep_the_share_of_elites():
+    from acid.cli.options import SearchOptions
+    from acid.evaluation import Cell
+
+    cell = Cell("reacher", "lewm")
+    usual, fewer = SearchOptions().spec(cell), SearchOptions(samples=10).spec(cell)
+    assert usual.elites / usual.samples == fewer.elites / fewer.samples == 0.1
+    assert SearchOptions(samples=10, elites=5).spec(cell).elites == 5
+
+
 def test_plan_shows_a_plan_and_draws_it(tmp_path: Path, capsys):
     out = tmp_path / "plan.png"
     cli.main(["plan", *TINY, "--problem", "1", "--lam", "0", "--out", str(out), "--results", str(tmp_path)])

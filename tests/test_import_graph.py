@@ -161,6 +161,48 @@ def test_a_forbidden_import_is_reported_with_file_and_line(tmp_path: Path) -> No
     ]
 
 
+def _tells_a_type(test: ast.expr) -> bool:
+    """`x is not None` or `isinstance(x, T)`: for the type checker, of what was checked before."""
+    if isinstance(test, ast.Compare):
+        return isinstance(test.ops[0], ast.IsNot)
+    return isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "isinstance"
+
+
+def test_no_assert_checks_input() -> None:
+    """`python -O` leaves them out, so that one which refuses something would then accept it."""
+    found = [
+        f"{path.relative_to(PACKAGE)}:{node.lineno}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assert) and not _tells_a_type(node.test)
+    ]
+    assert found == []
+
+
+def test_mistakes_are_refused_without_asserts_too() -> None:
+    code = (
+        "import torch, acid\n"
+        "from acid.errors import AcidError\n"
+        "from acid.types import Problem\n"
+        "class Model:\n"
+        "    encode = staticmethod(lambda x: x)\n"
+        "    rollout = staticmethod(lambda z, a: z[:, None, None] + a.cumsum(2)[..., None, :])\n"
+        "def plan(start, goal, **options):\n"
+        "    settings = {'horizon': 2, 'action_size': 2} | options\n"
+        "    acid.Planner(Model(), acid.goal_cost(), acid.CEM(4, 1, 2), **settings).solve(Problem(start, goal))\n"
+        "good, refused = torch.zeros(2, 1, 2), 0\n"
+        "plan(good, good)\n"
+        "for call in (lambda: acid.CEM(samples=0), lambda: plan(good, good[:1]),\n"
+        "             lambda: plan(good.int(), good.int()), lambda: plan(good, good, horizon=10**9),\n"
+        "             lambda: plan(good, good * float('nan')), lambda: plan(torch.zeros(2, 0, 1, 2), good)):\n"
+        "    try: call()\n"
+        "    except AcidError: refused += 1\n"
+        "print(__debug__, refused)"
+    )
+    said = subprocess.run([sys.executable, "-O", "-c", code], check=True, capture_output=True, text=True).stdout
+    assert said.split() == ["False", "6"]
+
+
 def test_importing_acid_loads_no_optional_package() -> None:
     code = (
         "import sys, acid\n"

@@ -22,6 +22,17 @@ def test_outside_a_repository_the_version_of_the_package_is_the_revision(monkeyp
     assert provenance.revision.__wrapped__().startswith("version 0.")
 
 
+def test_a_repository_around_the_installation_is_not_its_revision(tmp_path, monkeypatch):
+    installed = tmp_path / "venv" / "acid" / "evaluation" / "provenance.py"
+    installed.parent.mkdir(parents=True)
+    installed.touch()
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    for arguments in (["init", "-q"], [*identity, "commit", "-q", "--allow-empty", "-m", "theirs"]):
+        subprocess.run(["git", "-C", str(tmp_path), *arguments], check=True)
+    monkeypatch.setattr(provenance, "__file__", str(installed))
+    assert provenance.revision.__wrapped__().startswith("version 0.")
+
+
 def test_changes_that_are_not_committed_are_marked(monkeypatch):
     def git(folder, *arguments):
         return {"rev-parse": "abc", "status": " M play.py"}.get(arguments[0], "")

@@ -11,6 +11,7 @@ import pytest
 from acid import checkpoint, models, training
 from acid.cli.train import train_command
 from acid.errors import AcidError
+from acid.workers import alone_in
 
 CELLS = [(part, model) for model, kind in models.KINDS.items() for part in kind.parts]
 
@@ -71,6 +72,15 @@ def test_any_number_can_be_set(blobs: Path, tmp_path: Path, capsys: pytest.Captu
     recipe = checkpoint.load(tmp_path / "cell" / "verifier").metadata["recipe"]
     assert recipe["network"]["width"] == 24
     assert recipe["loop"]["steps"] < 20
+
+
+def test_two_cannot_train_in_one_folder(blobs: Path, tmp_path: Path) -> None:
+    short = ["--data", str(blobs), "--out", str(tmp_path / "cell"), "--task", "blobs", "--device", "cpu"]
+    with (
+        alone_in(tmp_path / "cell" / "model" / "run"),
+        pytest.raises(AcidError, match="run is being written by another process: wait for it or stop it first"),
+    ):
+        train_command(["model", "lewm", *short, "--steps", "1"])
 
 
 @pytest.mark.parametrize(("name", "size"), [("predictor.width", 3 * 10**11), ("latent-size", 10**12)])
