@@ -69,7 +69,7 @@ def test_verifier_and_model_agree_and_the_report_travels(name: str):
     assert cell.lambdas["acid"] > 0
 
 
-@pytest.mark.parametrize("task", tasks.TASKS)
+@pytest.mark.parametrize("task", sorted({name.split("/")[0] for name in shipped()}))
 def test_instances_know_whether_they_are_solved_and_splits_are_disjoint(task: str):
     cell = cell_of(next(name for name in shipped() if name.startswith(f"{task}/")))
     simulator = tasks.make(task)

@@ -49,7 +49,8 @@ class Where:
     """Which cell: a task with a world model."""
 
     task: Annotated[str, tyro.conf.Positional] = "reacher"
-    """reacher, pusht, cube, rope, granular, navigation, or package.module:Class."""
+    """reacher, pusht, cube, rope, granular, navigation, package.module:Class, or reacher-published, pusht-published,
+    cube-published: with frames and steps like those of published datasets."""
     model: str | None = None
     """lewm or pldm (reacher, pusht, cube), dinowm (rope, granular), nwm (navigation); default: that of
     --folder, or the first shipped."""

@@ -24,8 +24,14 @@ PATTERNS = ("*_weight*.ckpt", "*_object.ckpt", "*.pth.tar", "*.ckpt")  # the fir
 HEAD = 64  # numbers
 # What tells the public networks that ours are not, and what ours lack.
 FOREIGN = {
-    "y_embedder.": (
+    "x_embedder.proj.": (
         "NWM's CDiT",
+        "it denoises the latents of Stable Diffusion's VAE, one frame at any offset, in 250 steps (ours "
+        "fills in a few tokens of the next frame), its blocks have 11 AdaLN parts (ours 9) and attention with bias_k "
+        "and bias_v (ours has none)",
+    ),
+    "y_embedder.": (
+        "CompACT's world model",
         "its blocks have 11 AdaLN parts (ours 9) and attention with bias_k and bias_v (ours has none), its positions "
         "are [context + 1, tokens] (ours 2 × tokens and an age), its head has an AdaLN and no bias (ours a bias and a "
         "plain norm), and it predicts frames at any offset (ours the next one)",
