@@ -49,6 +49,8 @@ def remember_lambdas(cell: Cell, searches: Iterable[SearchSpec] | None = None) -
     if not tried:
         raise DataError(f'no "select" results of {cell.model} in {cell.user}: run those first to choose λ')
     names = sorted({s.condition for s in tried if condition(s.condition).chosen_as == s.condition})
+    if not names:
+        return f"no λ was chosen: {', '.join(sorted({s.condition for s in tried}))} use that of another condition"
     lambdas = {name: choose_lambda(tried, cell.model, name) for name in names}
     path = cell.choose_lambdas(lambdas, f"{tried[0].metric} on episodes that are not reported: {_tell(tried)}")
     return f"chose {', '.join(f'λ = {lam:g} for {name}' for name, lam in lambdas.items())}; wrote {path}"
