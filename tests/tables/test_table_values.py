@@ -295,6 +295,14 @@ def test_without_select_rows_there_is_nothing_to_choose_from(tmp_path: Path):
         remember_lambdas(Cell("reacher", "lewm", user=tmp_path))
 
 
+def test_a_condition_that_uses_the_lambda_of_another_chooses_none(tmp_path: Path):
+    findings = Findings(TABLE, Options(tmp_path))
+    write_rows(findings, REACHER, "acid-clipped", [{"success": True, "instance": "s0"}], lam=0.1, split="select")
+    told = remember_lambdas(Cell("reacher", "lewm", user=tmp_path))
+    assert told == "no λ was chosen: acid-clipped use that of another condition"
+    assert not (tmp_path / "lambda-lewm.json").exists()  # what was chosen before is not lost
+
+
 def test_it_runs_what_is_missing_and_resumes(tmp_path: Path):
     table = replace(TABLE, studies=(REACHER,))
     findings = Findings(table, Options(tmp_path, episodes=1))

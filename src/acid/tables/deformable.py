@@ -226,9 +226,9 @@ DEFORMABLE = Table(
         ),
     ),
     legend=(
-        "plan: pushes that are planned and executed at once; six pushes in all one by one, ten in fives. candidates: of",
-        "a plan. policy: a goal-conditioned policy without a world model. proposal: half of the first candidates are",
-        "pushes that this policy samples; proposal-acid: the same under ACID's cost, with ACID's λ.",
+        "plan: pushes that are planned and executed at once; six pushes in all one by one, ten in fives. candidates:",
+        "of a plan. policy: a goal-conditioned policy without a world model. proposal: half of the first candidates",
+        "are pushes that this policy samples; proposal-acid: the same under ACID's cost, with ACID's λ.",
         "Chamfer distance in task units (1 = 10 cm), lower is better; n paired held-out instances; 95 % intervals by",
         "bootstrap, sign-flip test. imagined: what a readout sees in every imagined push; executed: what then was.",
         "published: the paper's numbers, DINOv2 features, FleX, 10 instances.",
