@@ -47,7 +47,7 @@ def success_against_budget(
             )
         axes.set_xticks(range(len(budgets)), [str(size) for size in budgets])
         axes.set_xlim(-0.4, len(budgets) - 0.6)
-        axes.set_ylim(0, 100)
+        axes.set_ylim(-3, 103)  # a mark at 0 or 100 is seen whole
         axes.set_xlabel(budget)
         axes.set_ylabel("success (%)")
         axes.set_title(title)

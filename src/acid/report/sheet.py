@@ -17,7 +17,7 @@ _GAP = 6  # between frames
 _MARGIN = 16
 _GROUP_GAP = 14  # between conditions
 _BAR = 4  # the coloured bar that marks a condition
-_LABELS = 132  # width of the label column
+_LABELS = 146  # width of the label column
 _NOTE = 15  # height of a line of small text
 _VERDICT = 230  # width of the column that says how each row ended
 

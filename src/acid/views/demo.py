@@ -122,15 +122,16 @@ def _draw(bench: Bench, films: Mapping[str, Film], rows: Mapping[str, Row], why:
         *imagined, executed = sheet_rows(name, film, bench)
         expected, notes, marked = rows[name].imagined_errors[: len(executed.frames)], [], []
         if expected and len(expected) == len(rows[name].errors):  # else nothing reads errors from what is imagined
-            notes = [f"expects {error:.2f}" for error in expected]
+            notes = [f"expects error {error:.2f}" for error in expected]
             marked = [int(np.argmax(np.subtract(rows[name].errors, expected)))]
         imagined = [replace(row, kind="imagines", notes=notes, marked=marked) for row in imagined]
-        errors = [f"is {note}" for note in executed.notes]
+        errors = [f"error {note}" for note in executed.notes]
         happens = replace(executed, kind="happens", notes=errors, marked=marked, verdict=verdicts[name])
         drawn += [*imagined, replace(happens, frames=ghost(executed.frames, film.goal))]
         panels += _panels(name, film, verdicts[name], bench)
     first = films[BASELINE]
-    titles = [f"step {t + 1}" for t in range(max(len(row.frames) for row in drawn))]
+    columns = max(len(row.frames) for row in drawn)
+    titles = [f"step {t * bench.task.frameskip}" for t in range(1, columns + 1)]  # of the task, as in the verdicts
     heading = f"{bench.cell.task}: same start, goal and world model. ACID also checks what the model imagines."
     if PROPOSED in films:
         heading += " A proposal starts its smaller search where a learned policy would go."
