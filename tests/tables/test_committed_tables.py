@@ -15,10 +15,11 @@ from acid.tables.rollouts import Rollouts, rollouts_file
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 
 
+NAMES = ("planning", "deformable", "proposals", "compute", "parts", "robustness", "weighting")
 SLOW = pytest.param("navigation", marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("name", ["planning", "deformable", "proposals", "robustness", "weighting", SLOW])
+@pytest.mark.parametrize("name", [*NAMES, SLOW])
 def test_a_committed_table_is_written_again_from_its_rows(name: str, tmp_path: Path):
     table = TABLES[name]
     for task in {study.task for study in table.studies}:
