@@ -120,7 +120,7 @@ def test_the_installed_command_runs():
 
 
 MISTAKES = {
-    "collect recher": "unknown task 'recher'; did you mean 'reacher'?",
+    "collect recher": "unknown task 'recher'; did you mean 'reacher' or 'reacher-published'?",
     "eval recher": "no weights are shipped for the task 'recher': pass --folder; did you mean 'reacher'?",
     "eval --lambdas -1": "λ of the adaptive weight must be a finite number that is not negative, got -1",
     "eval --lambdas nan": "λ of the adaptive weight must be a finite number that is not negative, got nan",
