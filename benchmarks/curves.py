@@ -1,7 +1,8 @@
 """Time and memory of one CEM iteration against candidates (N), problems (B) and steps (H), without and with ACID.
 
 Le-WM and its verifier with random weights, one thread. Times are processor seconds, the median and the range of
-repetitions that take turns; memory is how much the process grew at most during an iteration (Linux only).
+repetitions that take turns. They include the rollout of the plan that the iteration ends with. Memory is what tensors
+hold at most at once, besides the networks.
 
     python benchmarks/curves.py [--scale lite] [--most 1000] [--repeats 5]
 """
@@ -11,12 +12,12 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from pathlib import Path
 
 import torch
 
 from acid import models
 from acid.planning import CEM, Cost, Planner, acid_cost, goal_cost
+from acid.planning.memory import PeakMemory
 from acid.types import ActionScaler, Problem
 from acid.verifier import LITE, PAPER, SMALL, FlowConfig, Verifier
 
@@ -58,31 +59,22 @@ def row(model: models.LearnedWorldModel, costs: dict[str, Cost], sizes: dict[str
     search = CEM(sizes["N"], iterations=1, elites=10)
     planners = {name: Planner(model, cost, search, horizon=sizes["H"]) for name, cost in costs.items()}
     seconds: dict[str, list[float]] = {name: [] for name in costs}
-    grown: dict[str, list[float]] = {name: [] for name in costs}
-    for turn in range(repeats + 1):
+    memory = [f"{peak(planner, problem) / 1e6:.0f}" for planner in planners.values()]  # this warms up, too
+    for _ in range(repeats):
         for cost, planner in planners.items():
-            took, more = iteration(planner, problem)
-            if turn:  # the first warms up
-                seconds[cost].append(took)
-                grown[cost].append(more)
+            began = time.process_time()
+            planner.solve(problem)
+            seconds[cost].append(time.process_time() - began)
     ratios = [with_it / without for without, with_it in zip(*seconds.values(), strict=True)]
     times = [f"{statistics.median(v):.3f} ({min(v):.3f} to {max(v):.3f})" for v in seconds.values()]
-    memory = [f"{statistics.median(values):.0f}" for values in grown.values()]
     return f"| {name} | {' | '.join(times)} | {statistics.median(ratios):.2f} | {' | '.join(memory)} |"
 
 
-def iteration(planner: Planner, problem: Problem) -> tuple[float, float]:
-    """Processor seconds of one iteration (and of the plan that it ends with), and MB that the process grew at most."""
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak
-    before, began = resident("VmRSS"), time.process_time()
-    planner.solve(problem)
-    return time.process_time() - began, resident("VmHWM") - before
-
-
-def resident(name: str) -> float:
-    """MB that the kernel reports for this process."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{name}:")) / 1000
+def peak(planner: Planner, problem: Problem) -> int:
+    """The most bytes that tensors hold at once."""
+    with PeakMemory() as memory:
+        planner.solve(problem)
+    return memory.peak
 
 
 if __name__ == "__main__":
