@@ -22,7 +22,7 @@ help:  ## Show this list
 
 setup: $(READY) gl  ## Create .venv with everything that the other targets need
 
-demo: setup  ## Plan the same Rope problems with and without ACID
+demo: setup  ## Plan the same Push-T problems with the goal cost alone, with ACID, and from a proposal
 	$(BIN)/acid demo
 
 test: lint gl browser  ## Lint, type check and run all tests

@@ -18,7 +18,7 @@ class Demo:
     Of all problems, the clearest is shown; the rule is printed.
     """
 
-    where: Cells = field(default_factory=lambda: Where(task="rope"))
+    where: Cells = field(default_factory=lambda: Where(task="pusht"))
     episodes: int | None = None
     """Default: 40, or 5 where planning is slow (rope, granular, navigation)."""
     data: Path | None = None

@@ -202,9 +202,9 @@ DEFORMABLE = Table(
     columns=(
         columns.TASK,
         Column("plan", lambda line: str(_horizon(line.study))),
-        Column("candidates", lambda line: "-" if (s := line.rows[0].search) is None else str(s.budget)),
         columns.CONDITION,
         columns.LAMBDA,
+        Column("candidates", lambda line: "-" if (s := line.rows[0].search) is None else str(s.budget)),
         columns.N,
         *columns.compared("chamfer", "final Chamfer"),
         Column("better on", _better),

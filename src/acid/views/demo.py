@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 
@@ -71,7 +72,7 @@ def run(
     Local(processes).run(list(jobs.values()), progress)
     rows = {name: {row.instance: row for row in read_rows(job.files)} for name, job in jobs.items()}
     bench = Bench(cell, spec, protocol, device=device, precision=precision)
-    shown = list(specs)[-1]
+    shown = _best({name: list(rows[name].values()) for name in specs if name != BASELINE})
     instance, why = clearest(condition(shown).look.label, *(list(rows[name].values()) for name in (BASELINE, shown)))
     drawn = {name: Film.load(films / name / f"{instance}.npz") for name in specs}
     pictures = _draw(bench, drawn, {name: rows[name][instance] for name in drawn}, why, out)
@@ -89,6 +90,17 @@ def run(
             *(f"  {path}" for path in [*pictures, _draw_outcome(rows, bench, out)]),
         ]
     )
+
+
+def _best(rows: Mapping[str, Sequence[Row]]) -> str:
+    """The planner that reached most goals, or ended nearest to them where success does not count."""
+
+    def worth(name: str) -> float:
+        if rows[name][0].metric == "success":
+            return fmean(row.success for row in rows[name])
+        return -fmean(row.final_error for row in rows[name])
+
+    return max(rows, key=worth)
 
 
 def clearest(label: str, original: Sequence[Row], other: Sequence[Row]) -> tuple[str, str]:
