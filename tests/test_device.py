@@ -160,7 +160,7 @@ def test_the_pretended_gpu_notices_a_tensor_that_was_left_behind() -> None:
 @every_search
 def test_a_plan_comes_back_on_the_device_of_the_model(search: Search, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of `plan` but the three places where it may wait: before the search, after it, and at the end."""
-    monkeypatch.setattr(Problem, "check", lambda self: None)
+    monkeypatch.setattr(Problem, "check", lambda self, action_size: None)
     monkeypatch.setattr(FiniteCheck, "finish", lambda self: None)
     monkeypatch.setattr(Stopwatch, "wait", lambda self, device: None)
     with on_cuda(search) as (planner, _):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -201,6 +202,7 @@ def _start(line: str, folder: Path, data: Path) -> int:
     said = os.open(_said(folder), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(said, 1)
     os.dup2(said, 2)
+    sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)  # pytest has its own
     code = 1
     try:
         filled = line.replace("DATA", str(data / "dots.h5")).split()
@@ -212,6 +214,8 @@ def _start(line: str, folder: Path, data: Path) -> int:
         import traceback
 
         traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
     os._exit(code)
 
 

@@ -174,7 +174,7 @@ def test_past_actions_are_those_between_the_frames_of_a_context() -> None:
     assert actions[0, 0, 0] == 11
     with pytest.raises(PlanningError, match="3 context frames need the 2 actions between them"):
         planner.solve(Problem(context, torch.zeros(1, 1, 1)))
-    with pytest.raises(ShapeError, match=r"past actions must be \[B, T-1, A\] = \[1, 2, A\]"):
+    with pytest.raises(ShapeError, match=r"past actions must be \[B, T-1, A\] = \[1, 2, 1\]"):
         planner.solve(Problem(context, torch.zeros(1, 1, 1), past[:, :1]))
 
 

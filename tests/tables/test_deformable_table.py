@@ -14,10 +14,10 @@ from table_rows import cells, write_rows
 from acid.report import Measured
 from acid.tables import Findings, Options, write
 from acid.tables import deformable as table_module
-from acid.tables.deformable import DEFORMABLE, curve, judge_both, plateaus
+from acid.tables.deformable import DEFORMABLE, curve, judge_both, judge_proposal, plateaus
 from acid.tables.table import Line
 
-NEAR, FAR = DEFORMABLE.studies[:2]  # rope, one push at a time and five
+NEAR, SMALL, FAR = DEFORMABLE.studies[:3]  # rope: one push at a time, the same from a proposal, five
 
 
 def add(findings: Findings, name: str, means: Sequence[float], study=NEAR, missed=0, imagined=(), **options: Any):
@@ -58,11 +58,11 @@ def test_lines_compare_with_original_on_the_same_instances(findings: Findings):
 
 def test_the_table_is_written_with_the_published_numbers_beside(findings: Findings):
     found = {row[2]: row for row in cells(write(findings))}
-    assert found["acid"][:5] == ["rope", "1", "acid", "1", "8"]
-    assert found["acid"][6].startswith("-0.800 [")
-    assert found["acid"][8:12] == ["100%", "25%", "0.900", f"{np.mean([1.4, 1.0, 0.8, 0.7]) + 0.35:.3f}"]
-    assert found["original"][8:11] == ["-", "50%", "0.400"]
-    assert found["noop"][10] == "-"
+    assert found["acid"][:6] == ["rope", "1", "acid", "1", "2000", "8"]
+    assert found["acid"][7].startswith("-0.800 [")
+    assert found["acid"][9:13] == ["100%", "25%", "0.900", f"{np.mean([1.4, 1.0, 0.8, 0.7]) + 0.35:.3f}"]
+    assert found["original"][9:12] == ["-", "50%", "0.400"]
+    assert found["noop"][11] == "-"
     assert [found[name][-1] for name in ("original", "acid", "noop")] == ["1.38", "0.56", "-"]
     content = json.loads((findings.options.results / "deformable.json").read_text())
     assert {entry["condition"] for entry in content["lines"]} == found.keys()
@@ -106,7 +106,7 @@ def test_a_curve_starts_before_the_first_push_and_has_intervals(findings: Findin
 
 def test_the_claim_is_about_both_tasks(tmp_path: Path):
     both = Findings(DEFORMABLE, Options(tmp_path))
-    granular = DEFORMABLE.studies[2]
+    granular = DEFORMABLE.studies[3]
     for study in (NEAR, granular):
         assert judge_both(both) is None
         add(both, "original", [2.0, 1.9], study)
@@ -115,6 +115,12 @@ def test_the_claim_is_about_both_tasks(tmp_path: Path):
     assert told.startswith("confirmed at this scale; rope -0.700 [-0.700, -0.700]; granular -0.700")
     add(both, "acid", [2.0, 1.9], granular)
     assert str(judge_both(both)).startswith("not confirmed")
+
+
+def test_a_small_search_from_a_proposal_is_compared_with_all_of_acids(findings: Findings):
+    assert judge_proposal(findings) is None
+    add(findings, "proposal-acid", [2.0, 1.9, 1.9, 1.9, 1.9], SMALL)
+    assert str(judge_proposal(findings)) == "contradicted at this scale; rope +1.200 [+1.200, +1.200]."
 
 
 def test_the_figure_has_a_panel_per_setting_that_was_run(findings: Findings, tmp_path: Path, monkeypatch):

@@ -150,8 +150,7 @@ class Planner:
         initial: Tensor | Proposal | None,
         stopwatch: Stopwatch,
     ) -> tuple[Objective, Start, Streams]:
-        """What `Search.run` is given for these problems: the objective, where to start and the random streams."""
-        problem.check(self.action_size)
+        """What `Search.run` is given for checked problems: the objective, where to start and the random streams."""
         problem = problem.to(device_of(self.model))
         if problem.past_actions is not None and not takes_past_actions(self.model):
             raise PlanningError(
@@ -190,6 +189,7 @@ class Planner:
         self, problem: Problem, seed: int | Sequence[int], initial: Tensor | Proposal | None, stopwatch: Stopwatch
     ) -> Plan:
         with stopwatch.measure("total"):
+            problem.check(self.action_size)
             objective, start, streams = self.prepare(problem, seed, initial, stopwatch)
             outcome = self.search.run(objective, start, streams)
             objective.finite.finish()
