@@ -174,3 +174,9 @@ def test_episodes_of_the_same_collection_are_known_to_be_held_out(tmp_path: Path
     ids, told = _unseen(Collected(), recorded | {"data": {"collection": "twelve episodes"}})  # type: ignore[arg-type]
     assert len(ids) == 3
     assert "held-out" in told
+
+
+def test_a_shipped_cell_is_not_written_to(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit):
+        cli.main(["inspect", "reacher/lewm", "--data", "none.h5", "--keep"])
+    assert "reacher/lewm is shipped and never written to: copy its folder" in capsys.readouterr().err

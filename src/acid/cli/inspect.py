@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +12,7 @@ import tyro
 
 from acid.cli.options import Compute, On
 from acid.cli.progress import bar
+from acid.errors import AcidError
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,10 @@ class Inspect:
         from acid.views.checkup import check_up, keep_directions
 
         torch.set_num_threads(1)
-        folder = ASSETS / self.checkpoint if self.checkpoint in shipped() else Path(self.checkpoint)
+        ours = self.checkpoint in shipped()
+        if ours and self.keep:
+            raise AcidError(f"{self.checkpoint} is shipped and never written to: copy its folder, or leave out --keep")
+        folder = ASSETS / self.checkpoint if ours else Path(self.checkpoint)
         with bar("inspect", "window") as progress:
             found = check_up(
                 folder,
@@ -54,3 +59,4 @@ class Inspect:
         print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) if self.json else found.text())
         if self.keep:
             keep_directions(folder, found)
+            print(f"kept the directions in {folder / 'verifier'}", file=sys.stderr)

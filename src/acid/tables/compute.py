@@ -12,8 +12,8 @@ from acid.report.style import Look
 from acid.tables import columns
 from acid.tables.names import called
 from acid.tables.planning import MODELS, TASKS
-from acid.tables.proposals import FEEDBACK, SIZES, STD, TINY, candidates_of, looks_after
-from acid.tables.table import Claim, Column, Findings, Line, Study, Table
+from acid.tables.proposals import CANDIDATES, FEEDBACK, LOOKS_AFTER, SIZES, STD, TINY, candidates_of
+from acid.tables.table import Claim, Findings, Line, Study, Table
 from acid.tables.verdict import Verdict, on_gains
 
 NARROW = {"samples": 30, "iterations": 30, "elites": 3}
@@ -73,19 +73,19 @@ def _points(findings: Findings, studies: tuple[Study, ...], name: str) -> list[P
 
 def charts(findings: Findings) -> list[Chart]:
     """Success over the candidates of an episode, a panel per cell."""
-    drawn = {
-        "original": ("open", "original", condition("original").look),
-        "acid": ("open", "acid", condition("acid").look),
-        "closed": ("closed", "original", Look("Original, closed loop", "#b0b0b0", "s")),
-        "closed-acid": ("closed", "acid", Look("ACID, closed loop", "#56b4e9", "o")),
-        "proposal": ("proposed", "proposal", Look("Proposal, closed loop", "#117733", "s")),
-        "proposal-acid": ("proposed", "proposal-acid", Look("Proposal + ACID, closed loop", "#d55e00", "o")),
-    }
+    drawn = (
+        ("open", "original", condition("original").look),
+        ("open", "acid", condition("acid").look),
+        ("closed", "original", Look("Original, closed loop", "#b0b0b0", "s")),
+        ("closed", "acid", Look("ACID, closed loop", "#56b4e9", "o")),
+        ("proposed", "proposal", Look("Proposal, closed loop", "#117733", "s")),
+        ("proposed", "proposal-acid", Look("Proposal + ACID, closed loop", "#d55e00", "o")),
+    )
     panels = []
     for model in MODELS:
         for task in TASKS:
             curves = _curves(task, model)
-            series = [Series(look, _points(findings, curves[kind], name)) for kind, name, look in drawn.values()]
+            series = [Series(look, _points(findings, curves[kind], name)) for kind, name, look in drawn]
             policy = findings.rows(Study(task, model, ("policy",)), "policy")
             levels = [Level(100 * Line(curves["open"][0], "policy", None, policy, []).mean("success").mean,
                             condition("policy").look)] if policy else []  # fmt: skip
@@ -112,9 +112,9 @@ COMPUTE = Table(
         columns.MODEL,
         columns.TASK,
         columns.CONDITION,
-        Column("looks after", looks_after),
+        LOOKS_AFTER,
         columns.LAMBDA,
-        Column("candidates", lambda line: "-" if line.rows[0].search is None else f"{candidates_of(line):.0f}"),
+        CANDIDATES,
         columns.N,
         *columns.compared("success", "success", share=True, against="Original N 300"),
     ),

@@ -8,21 +8,12 @@ from acid.tables import columns
 from acid.tables.names import called
 from acid.tables.planning import CHOICE as USUAL
 from acid.tables.planning import MODELS, TASKS
+from acid.tables.studies import gain_of
 from acid.tables.table import Choice, Claim, Findings, Study, Table
-from acid.tables.verdict import Verdict, on_gains
 
 PARTS = ("told", "untold")
 COMPARED = ("acid", *PARTS, "control")
 CHOICE = Choice(dict.fromkeys(PARTS, (0.07, 0.2, 0.5)), 40, USUAL.sizes)
-
-
-def judge(findings: Findings, name: str) -> Verdict | None:
-    """Whether a condition gains on Original in every cell."""
-    found = {
-        f"{study.model} {study.task}": findings.compare(study, name, BASELINE, "success") for study in findings.studies
-    }
-    gains = {where: gain for where, gain in found.items() if gain is not None}
-    return on_gains(gains) if gains and len(gains) == len(found) else None
 
 
 def forests(findings: Findings) -> list[Forest]:
@@ -61,8 +52,8 @@ PARTS_TABLE = Table(
     texts=3,
     metrics=("success", "final_error"),
     claims=(
-        Claim("What two frames tell, checked alone, gains on Original.", lambda f: judge(f, "told"), published=False),
-        Claim("What they do not tell, a prior on actions, gains alone.", lambda f: judge(f, "untold"), published=False),
+        Claim("What two frames tell, checked alone, gains on Original.", gain_of("told", BASELINE), published=False),
+        Claim("What they do not tell, a prior on actions, gains alone.", gain_of("untold", BASELINE), published=False),
     ),
     legend=(
         "told: the residual along directions of an action of which the verifier explains more than half of the",

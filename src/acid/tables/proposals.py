@@ -77,8 +77,8 @@ def candidates_of(line: Line) -> float:
     return 0 if search is None else search.budget * sum(row.plans or 0 for row in line.rows) / line.n
 
 
-def _candidates(line: Line) -> str:
-    return "-" if line.rows[0].search is None else f"{candidates_of(line):.0f}"
+LOOKS_AFTER = Column("looks after", looks_after)
+CANDIDATES = Column("candidates", lambda line: f"{candidates_of(line):.0f}" if line.rows[0].search else "-")
 
 
 PROPOSALS = Table(
@@ -91,8 +91,8 @@ PROPOSALS = Table(
         columns.TASK,
         columns.CONDITION,
         columns.LAMBDA,
-        Column("looks after", looks_after),
-        Column("candidates", _candidates),
+        LOOKS_AFTER,
+        CANDIDATES,
         columns.N,
         *columns.SUCCESS,
     ),

@@ -43,7 +43,9 @@ def _gains(findings: Findings, name: str, other: str, metric: str = "success") -
     return gains if gains and len(gains) == len(having) else None
 
 
-def _gain_of(name: str, other: str) -> Callable[[Findings], Verdict | None]:
+def gain_of(name: str, other: str) -> Callable[[Findings], Verdict | None]:
+    """A judge of whether one condition gains on another in every cell that has both."""
+
     def judge(findings: Findings) -> Verdict | None:
         gains = _gains(findings, name, other)
         return None if gains is None else on_gains(gains)
@@ -105,9 +107,9 @@ LIMITS = Table(
     metrics=("success", "final_error"),
     claims=(
         Claim("ACID still gains when a part of what is seen is hidden (the paper expects this to weaken it).",
-              _gain_of("acid-masked", "original-masked"), published=False),
+              gain_of("acid-masked", "original-masked"), published=False),
         Claim("ACID still gains when something else acts too (the paper expects this to weaken it).",
-              _gain_of("acid-pushed", "original-pushed"), published=False),
+              gain_of("acid-pushed", "original-pushed"), published=False),
     ),
     legend=(
         "masked: the agent sees its own frames with a grey square of half their side, at a place of its own in each",
@@ -125,9 +127,7 @@ SWAP = Table(
     texts=3,
     metrics=("success", "final_error"),
     claims=(
-        Claim(
-            'The verifier "remains valid when the world model is later swapped."', _gain_of("acid-swapped", BASELINE)
-        ),
+        Claim('The verifier "remains valid when the world model is later swapped."', gain_of("acid-swapped", BASELINE)),
     ),
     legend=(
         "acid-swapped: ACID with the verifier that was fitted to the task's other world model (of Le-WM and PLDM),",
