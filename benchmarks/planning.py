@@ -3,24 +3,27 @@
 One problem, one thread, N 300, H 5, K 30, random weights. Where stable-worldmodel is installed (see peer.py for the
 few packages that takes), its own CEM solver runs on the same weights in between, and both must give the same costs to
 the same candidates. Times are processor seconds between successive cost evaluations, so that encoding does not count
-and other programs on the machine disturb little; each is the median over interleaved repetitions.
+and other programs on the machine disturb little. All take turns; a row is the median and the range over the turns.
+`--compile` also times networks that torch has compiled; `--profile` also says what operations the time goes to.
 
-    python benchmarks/planning.py [--repeats 5] [--json]
+    python benchmarks/planning.py [--repeats 5] [--compile] [--profile]
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import copy
 import resource
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import peer
 import torch
 from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 
 from acid import models
 from acid.models import JepaWorldModel
@@ -30,67 +33,57 @@ from acid.verifier import PAPER, FlowConfig, Verifier
 
 HORIZON = 5
 SCALER = ActionScaler(mean=(0.0, 0.0), std=(1.0, 1.0), frameskip=5)
+OPERATIONS = {
+    "matrix products": ("aten::addmm", "aten::mm", "aten::bmm"),
+    "GELU": ("aten::gelu",),
+    "copies": ("aten::copy_", "aten::cat"),
+    "norms": ("aten::native_layer_norm", "aten::native_batch_norm"),
+}
 
 
 def main() -> None:
     options = parse_options()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    result = measure(options)
-    print(json.dumps(result, indent=2) if options.json else describe(result))
+    model, verifier = random_models()
+    size = [model.config.encoder.image_size] * 2
+    image, goal = torch.randint(256, (2, *size, 3), dtype=torch.uint8)
+    with torch.no_grad():
+        problem = Problem(model.encode(image[None]), model.encode(goal[None]))
+    search = CEM(options.samples, options.iterations, options.elites)
+
+    contestants = ours("", model, verifier, problem, search)
+    if options.compile:
+        contestants |= ours(", compiled", *compiled(model, verifier), problem, search)
+    for contestant in contestants.values():
+        contestant.run()  # warms up, and shows how much memory we need before anything else is imported
+    print(f"peak memory: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")
+    beside = "Original"
+    if peer.installed():
+        beside = "stable-worldmodel"
+        other = peer.Peer.like(model)
+        difference = largest_cost_difference(model, other, image, goal, options.samples)
+        print(f"the same candidates, largest difference between its costs and ours: {difference:.1e}")
+        contestants[beside] = theirs(other, image, goal, options)
+    else:
+        print("stable-worldmodel is not installed; benchmarks/peer.py says how")
+    turns = interleave(contestants, options.repeats)
+    print(table(turns, beside))
+    if options.profile:
+        for name in ("Original", "ACID"):
+            print(f"{name}: " + ", ".join(f"{kind} {share:.0%}" for kind, share in shares(contestants[name]).items()))
 
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--samples", type=int, default=300, help="N")
     parser.add_argument("--elites", type=int, default=30, help="K")
-    parser.add_argument("--iterations", type=int, default=4, help="CEM iterations per repetition")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--iterations", type=int, default=4, help="CEM iterations in a turn")
+    parser.add_argument("--repeats", type=int, default=5, help="turns")
     parser.add_argument("--threads", type=int, default=1, help="torch threads")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--compile", action="store_true", help="also with compiled networks: takes minutes to compile")
+    parser.add_argument("--profile", action="store_true", help="also print what operations the time goes to")
     return parser.parse_args()
-
-
-def measure(options: argparse.Namespace) -> dict[str, float | None]:
-    model, verifier = random_models()
-    image, goal = torch.randint(256, (2, *[model.config.encoder.image_size] * 2, 3), dtype=torch.uint8)
-    with torch.no_grad():
-        problem = Problem(model.encode(image[None]), model.encode(goal[None]))
-
-    rollouts, inferences = Calls(model.rollout), Calls(verifier.infer)
-    model.rollout, verifier.infer = rollouts, inferences  # pyright: ignore[reportAttributeAccessIssue]
-    search = CEM(options.samples, options.iterations, options.elites)
-
-    def run(cost: Cost) -> None:
-        Planner(model, cost, search, horizon=HORIZON).solve(problem)
-
-    contestants: dict[str, tuple[Calls, Callable[[], object]]] = {
-        "original": (rollouts, lambda: run(goal_cost())),
-        "acid": (rollouts, lambda: run(acid_cost(verifier))),
-    }
-    for _, contestant in contestants.values():
-        contestant()  # warms up, and shows how much memory we need before anything else is imported
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-    difference = None
-    if peer.installed():
-        other = peer.Peer.like(model)
-        difference = largest_cost_difference(model, other, image, goal, options.samples)
-        evaluations = other.model.get_cost = Calls(other.model.get_cost)
-        contestants["peer"] = (
-            evaluations,
-            lambda: other.solve(
-                image,
-                goal,
-                samples=options.samples,
-                elites=options.elites,
-                iterations=options.iterations + 1,
-                shape=(HORIZON, SCALER.size),
-            ),
-        )
-    inferences.clear()
-    seconds = interleave(contestants, options.repeats)
-    return summarise(seconds, statistics.median(inferences.durations), peak, difference)
 
 
 def random_models() -> tuple[JepaWorldModel, Verifier]:
@@ -99,6 +92,13 @@ def random_models() -> tuple[JepaWorldModel, Verifier]:
         nn.init.normal_(block.modulation.weight, std=0.02)
         nn.init.normal_(block.modulation.bias, std=0.1)
     return model, Verifier(FlowConfig(model.config.latent_size, 1, SCALER.size, PAPER)).ready()
+
+
+def compiled(model: JepaWorldModel, verifier: Verifier) -> tuple[JepaWorldModel, Verifier]:
+    model, verifier = copy.deepcopy((model, verifier))
+    model.compile()
+    verifier.compile()
+    return model, verifier
 
 
 class Calls:
@@ -119,20 +119,37 @@ class Calls:
         return result
 
     @property
-    def periods(self) -> list[float]:
-        """Seconds from each call to the next, but for the first: it may be slower (encoding, cold caches)."""
-        return [after - before for before, after in zip(self.starts[1:], self.starts[2:], strict=False)]
+    def period(self) -> float:
+        """Median seconds from a call to the next, without the first: it may be slower (encoding, cold caches)."""
+        return statistics.median(
+            after - before for before, after in zip(self.starts[1:], self.starts[2:], strict=False)
+        )
 
 
-def interleave(contestants: dict[str, tuple[Calls, Callable[[], object]]], repeats: int) -> dict[str, float]:
-    """Median seconds per iteration of each contestant, all of them taking turns."""
-    periods: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(repeats):
-        for name, (calls, run) in contestants.items():
-            calls.clear()
-            run()
-            periods[name] += calls.periods
-    return {name: statistics.median(values) for name, values in periods.items()}
+@dataclass
+class Contestant:
+    run: Callable[[], object]
+    evaluations: Calls  # once per iteration
+    inferences: Calls | None = None  # of a verifier
+
+
+def ours(
+    suffix: str, model: JepaWorldModel, verifier: Verifier, problem: Problem, search: CEM
+) -> dict[str, Contestant]:
+    rollouts, inferences = Calls(model.rollout), Calls(verifier.infer)
+    model.rollout, verifier.infer = rollouts, inferences  # pyright: ignore[reportAttributeAccessIssue]
+
+    def contestant(cost: Cost, inferences: Calls | None = None) -> Contestant:
+        planner = Planner(model, cost, search, horizon=HORIZON)
+        return Contestant(lambda: planner.solve(problem), rollouts, inferences)
+
+    return {"Original" + suffix: contestant(goal_cost()), "ACID" + suffix: contestant(acid_cost(verifier), inferences)}
+
+
+def theirs(other: peer.Peer, image: Tensor, goal: Tensor, options: argparse.Namespace) -> Contestant:
+    evaluations = other.model.get_cost = Calls(other.model.get_cost)
+    sizes = {"samples": options.samples, "elites": options.elites, "iterations": options.iterations + 1}
+    return Contestant(lambda: other.solve(image, goal, **sizes, shape=(HORIZON, SCALER.size)), evaluations)
 
 
 def largest_cost_difference(model: JepaWorldModel, other: peer.Peer, image: Tensor, goal: Tensor, count: int) -> float:
@@ -143,38 +160,50 @@ def largest_cost_difference(model: JepaWorldModel, other: peer.Peer, image: Tens
     return (costs - other.costs(image, goal, candidates)).abs().max().item()
 
 
-def summarise(
-    seconds: dict[str, float], verifier: float, peak: float, difference: float | None
-) -> dict[str, float | None]:
-    peer_seconds = seconds.get("peer")
-    return {
-        "seconds_original": seconds["original"],
-        "seconds_acid": seconds["acid"],
-        "verifier_share": verifier / seconds["acid"],
-        "peak_mebibytes": peak,
-        "peer_seconds": peer_seconds,
-        "original_over_peer": None if peer_seconds is None else seconds["original"] / peer_seconds,
-        "acid_over_peer": None if peer_seconds is None else seconds["acid"] / peer_seconds,
-        "largest_cost_difference": difference,
-    }
+@dataclass(frozen=True)
+class Turn:
+    iteration: float  # seconds
+    verifier: float | None  # of them
 
 
-def describe(result: dict[str, float | None]) -> str:
-    lines = [
-        "one CEM iteration, Le-WM at the published size",
-        "  goal cost alone     {seconds_original:7.3f} s",
-        "  with ACID           {seconds_acid:7.3f} s   of which verifier {verifier_share:.1%}",
-        "  peak memory         {peak_mebibytes:7.0f} MiB",
-    ]
-    if result["peer_seconds"] is None:
-        lines.append("  stable-worldmodel is not installed; benchmarks/peer.py says how")
-    else:
-        lines += [
-            "  stable-worldmodel   {peer_seconds:7.3f} s",
-            "  ours over theirs    {original_over_peer:7.2f}     with ACID {acid_over_peer:.2f}",
-            "  same candidates, largest difference of a cost: {largest_cost_difference:.1e}",
-        ]
-    return "\n".join(lines).format(**result)
+def interleave(contestants: dict[str, Contestant], repeats: int) -> dict[str, list[Turn]]:
+    turns: dict[str, list[Turn]] = {name: [] for name in contestants}
+    for _ in range(repeats):
+        for name, contestant in contestants.items():
+            inferences = contestant.inferences
+            for calls in (contestant.evaluations, inferences):
+                if calls is not None:
+                    calls.clear()
+            contestant.run()
+            verifier = None if inferences is None else statistics.median(inferences.durations)
+            turns[name].append(Turn(contestant.evaluations.period, verifier))
+    return turns
+
+
+def table(turns: dict[str, list[Turn]], beside: str) -> str:
+    """A row for each contestant; ratios are taken turn by turn."""
+    rows = [f"| one CEM iteration | CPU-s | over {beside} | of it verifier |", "|---|---|---|---|"]
+    for name, own in turns.items():
+        ratios = [turn.iteration / other.iteration for turn, other in zip(own, turns[beside], strict=True)]
+        shares = [turn.verifier / turn.iteration for turn in own if turn.verifier is not None]
+        cells = (spread([turn.iteration for turn in own], "{:.2f}"), spread(ratios, "{:.2f}"), spread(shares, "{:.0%}"))
+        rows.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def spread(values: list[float], form: str) -> str:
+    if not values:
+        return "-"
+    return "{0} ({0} to {0})".replace("{0}", form).format(statistics.median(values), min(values), max(values))
+
+
+def shares(contestant: Contestant) -> dict[str, float]:
+    """What part of the processor's time goes to which operations."""
+    with profile(activities=[ProfilerActivity.CPU]) as record:
+        contestant.run()
+    seconds = {event.key: event.self_cpu_time_total for event in record.key_averages()}
+    total = sum(seconds.values())
+    return {kind: sum(seconds.get(name, 0) for name in names) / total for kind, names in OPERATIONS.items()}
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from fake_rows import keep, row
 
 from acid import cli
-from acid.evaluation import Cell, condition, read_rows
+from acid.evaluation import Cell, Protocol, condition, read_rows
 from acid.evaluation.cells import ASSETS
 from acid.tables import TABLES
 
@@ -133,7 +134,7 @@ MISTAKES = {
     "eval --method gradient --samples 4 --elites 2": "the search 'gradient' has no elites; leave it out",
     "eval --conditions noop random --samples 30": "none of these conditions searches: leave --method, --samples",
     "collect --seed -1": "the seed must not be negative, got -1",
-    "collect --size 0": "image size must be at least 8 pixels, got 0",
+    "collect --size 0": "image size must be 8 to 4096 pixels, got 0",
     "train model --threads 0 --data nowhere.h5": "threads must be at least 1, got 0",
     "eval reacher --model lewn": "no weights are shipped for 'reacher/lewn'; pass --folder; did you mean 'reacher/lewm",
     "eval --method cen": "unknown search method 'cen'; did you mean 'cem'",
@@ -145,7 +146,7 @@ MISTAKES = {
     "eval --candidates arc --conditions original --episodes 1": "unknown family of candidates 'arc'; known: 'free'",
     "eval --batch 0 --conditions noop": "a batch must have at least 1 episode, got 0",
     "eval --processes 0": "processes must be at least 1, got 0",
-    "eval --address auto": "--address is of a Ray cluster: add --engine ray, or leave out 'auto'",
+    "eval --address auto": "--address needs --engine ray, or leave out 'auto'",
     "collect --slurm timeout_min=5": "--slurm needs --engine slurm, or leave out 'timeout_min=5'",
     "eval --engine slurm --slurm fast": "a setting of Slurm is NAME=VALUE, got 'fast'",
     "eval --episodes 100000": "holds fewer than the 100000 instances asked for",
@@ -159,10 +160,14 @@ MISTAKES = {
     "demo --episodes 0": "episodes must be at least 1, got 0",
     "diagnose --problems 0": "episodes must be at least 1, got 0",
     "reproduce planning --tasks recher": "unknown task of the table planning 'recher'; did you mean 'reacher'",
+    "reproduce idm --choose --no-evaluate": "no λ is chosen for the table 'idm': leave --choose out",
+    "reproduce euler --no-evaluate --figures f": "the table 'euler' has no figures, or lacks the rows that they show",
     "reproduce planning --folder nowhere": "there are no cells of this table below nowhere",
     "serve reacher --condition noop": "the condition 'noop' does not plan, so it cannot be served",
     "serve reacher --condition acd": "unknown condition 'acd'; did you mean 'acid'",
     "serve reacher --connections 0": "the limit connections must be a positive number, got 0",
+    "serve reacher --port 65536": "a port is a number from 0 (any that is free) to 65535, got 65536",
+    "report --results nowhere": "no results: nowhere is not a folder",
     "serve reacher --threads 0": "threads must be at least 1, got 0",
     "serve reacher --goal nowhere.png": "nowhere.png is not an image",
     "calibrate reacher --level 2 --episodes 1": "the level must be a share inside (0, 1), got 2",
@@ -197,6 +202,13 @@ def test_settings_that_make_no_sense_are_refused_by_the_parser(settings: str, se
         cli.main(["train", *settings.split()])
     assert stopped.value.code == 2
     assert sentence in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_a_precision_is_refused_where_nothing_honours_it(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["inspect", "reacher/lewm", "--data", "nowhere.h5", "--precision", "bfloat16"])
+    assert stopped.value.code == 2
+    assert "--precision" in capsys.readouterr().err
 
 
 def test_an_unknown_table_is_refused_by_the_parser(capsys):
@@ -332,7 +344,7 @@ def test_the_commands_on_every_card_are_understood(monkeypatch: pytest.MonkeyPat
     for card in cards:
         for line in card.read_text().splitlines():
             if line.startswith("acid train "):
-                cli.main(line.split()[1:])
+                cli.main(shlex.split(line, comments=True)[1:])
                 part, model, task, _ = asked[-1]
                 assert (task, model) == card.parts[-3:-1]
                 assert (card.parent / part).is_dir()
@@ -345,15 +357,24 @@ def test_a_task_and_data_of_your_own(tmp_path: Path, capsys, monkeypatch: pytest
     blocks = re.findall(r"^```python\n(.*?)^```", (docs / "extending.md").read_text(), re.MULTILINE | re.DOTALL)
     (task,) = [block for block in blocks if "class Slide(Task)" in block]
     (tmp_path / "slide_task.py").write_text(task)
-    converter = re.search(r"^```python\n(.*?)^```", (docs / "own-data.md").read_text(), re.MULTILINE | re.DOTALL)
+    page = (docs / "own-data.md").read_text()
+    converter = re.search(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    exec(converter[1].replace("range(12)", "range(40)"), {})
+    exec(converter[1], {})
     where = ["--data", "data/slide.h5", "--out", "cell", "--task", "slide"]
     quick = ["--steps", "2", "--batch-size", "4"]
     cli.main(["train", "model", "lewm", *where, *quick, "--frameskip", "5"])
+    monkeypatch.setattr("acid.verifier.report._NOTHING", 0.5)  # which two steps do not reach
     cli.main(["train", "verifier", "lewm", *where, *quick])
-    assert "it cannot check what a model imagines" in capsys.readouterr().out  # after two steps
+    assert "it cannot check what a model imagines" in capsys.readouterr().out
+    cell = Cell("slide_task:Slide", "lewm", Path("cell"))
+    asked = re.findall(r"^acid eval slide:Slide (.*) --episodes (\d+)$", page, re.MULTILINE)
+    assert len(asked) == 2
+    for options, episodes in asked:  # the page's own data are enough for what it asks for
+        split = "select" if "--split select" in options else "test"
+        protocol = Protocol.of(cell.task_class.setup, episodes=int(episodes), split=split)
+        assert len(cell.draw(Path("data/slide.h5"), protocol).unsolved) == int(episodes)
     own = ["slide_task:Slide", "--folder", "cell", "--data", "data/slide.h5"]
     few = ["--conditions", "original", "acid", "--lambdas", "0.1", "--episodes", "2", "--processes", "1"]
     cli.main(["eval", *own, *TINY, *few])
@@ -378,7 +399,7 @@ def test_reproduce_all_says_what_would_run(tmp_path: Path, capsys):
     from acid.tables import TABLES
 
     assert told.keys() == TABLES.keys()
-    assert told["planning"].endswith("episodes, time unknown")
+    assert re.fullmatch(r"\d+ episodes( of \d+ searches)?, time unknown", told["planning"])
     assert told["idm"] == "nothing to evaluate"
     assert not list(tmp_path.iterdir())
 

@@ -103,6 +103,24 @@ def test_relative_links_lead_to_files(page: Path) -> None:
     assert [target for target in targets if not (page.parent / target).exists()] == []
 
 
+CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+PLACEHOLDER = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b|\bTODO\b|\bTBD\b|\bXXX\b")
+
+
+def placeholders(text: str) -> list[str]:
+    """Words such as SOME_NUMBER outside code: what somebody meant to fill in."""
+    return PLACEHOLDER.findall(CODE.sub("", text))
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_nothing_is_left_to_fill_in(page: Path) -> None:
+    assert placeholders(page.read_text(encoding="utf-8")) == []
+
+
+def test_a_placeholder_is_found_outside_code_only() -> None:
+    assert placeholders("| told, n TOLD_N | `OMP_NUM_THREADS` |\n```sh\nMUJOCO_GL=egl\n```\nTODO") == ["TOLD_N", "TODO"]
+
+
 def commands(page: Path) -> list[list[str]]:
     """The `acid` lines of a page's shell blocks, as arguments; what a shell would do with the output is cut off."""
     lines = [line for block in SHELL.findall(page.read_text(encoding="utf-8")) for line in block.splitlines()]

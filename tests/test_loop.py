@@ -262,3 +262,17 @@ def test_a_training_that_fails_leaves_the_callers_random_numbers(tmp_path):
     with pytest.raises(TrainingError):
         train(module, lambda batch: {"loss": torch.tensor(float("nan"))}, stream, CONFIG, tmp_path)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"los": torch.zeros(())}, "a loss must give 'loss', which is minimised, got 'los'"),
+        ({"loss": torch.zeros(()), "each": torch.zeros(3)}, r"one number each, got 'each' of shape \[3\]"),
+        ({"loss": 0.5}, r"a mapping of names to tensors, got .*0\.5"),
+        (torch.zeros(()), "a mapping of names to tensors"),
+    ],
+)
+def test_what_a_loss_must_give_is_told(given, complaint):
+    with pytest.raises(TrainingError, match=complaint):
+        train(build(), lambda batch: given, stream, CONFIG)

@@ -45,6 +45,12 @@ def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
 
 
+def heed_signals() -> None:
+    """In a child of a process that `nohup` or a shell in the background started, which ignores some."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def started(folder: Path) -> tuple[subprocess.Popen[str], int]:
     """A process with a worker that works for ten minutes, and the worker's id."""
     code = (
@@ -55,8 +61,9 @@ def started(folder: Path) -> tuple[subprocess.Popen[str], int]:
     (folder / "main.py").write_text(code)
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     process = subprocess.Popen(
-        [sys.executable, str(folder / "main.py")], stderr=subprocess.PIPE, text=True, env=env, start_new_session=True
-    )
+        [sys.executable, str(folder / "main.py")], stderr=subprocess.PIPE, text=True, env=env, start_new_session=True,
+        preexec_fn=heed_signals,
+    )  # fmt: skip
     wait_for(lambda: (folder / "pid").exists() and (folder / "pid").read_text())
     return process, int((folder / "pid").read_text())
 
@@ -107,3 +114,6 @@ def test_only_one_may_work_in_a_folder(tmp_path: Path):
     ):
         work_there()
     work_there()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(AcidError, match=r"cannot write .*file/run"), alone_in(tmp_path / "file" / "run"):
+        pass

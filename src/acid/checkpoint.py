@@ -42,6 +42,16 @@ class Checkpoint:
     scaler: ActionScaler | None
     metadata: dict[str, Any]
 
+    @property
+    def built_on(self) -> dict[str, str]:
+        """The fingerprints of the parts that it was trained on, by name, where they were recorded."""
+        found = self.metadata.get("built_on", {})
+        if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
+            raise CheckpointError(
+                f"'built_on' of a {self.kind!r} checkpoint must hold fingerprints, got {clipped(found)}"
+            )
+        return found
+
 
 def save(
     folder: str | os.PathLike[str],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -41,6 +42,22 @@ class UnknownNameError(AcidError, KeyError):
         return str(self.args[0])
 
 
+class MissingMethodError(AcidError, NotImplementedError):
+    """A class that extends one of ours lacks a method that is needed."""
+
+    def __init__(self, owner: type, method: str) -> None:
+        super().__init__(f"the class {owner.__name__} has no {method!r}, which is needed here; define it")
+
+
+def check_offers(what: str, thing: object, *methods: str) -> None:
+    """An AcidError unless something of the user's is an object, and not its class, with these methods."""
+    if isinstance(thing, type):
+        raise AcidError(f"{what} must be an object, got the class {thing.__name__}; pass {thing.__name__}(...)")
+    for name in methods:
+        if not callable(getattr(thing, name, None)):
+            raise AcidError(f"{what} needs the method {name!r}, which a {type(thing).__name__} does not have")
+
+
 def named(entries: Iterable[Any], kind: str) -> dict[str, Any]:
     """A registry of things by their `name`; an AcidError if two of them have the same."""
     registry: dict[str, Any] = {}
@@ -72,6 +89,11 @@ def is_number(value: Any, *, whole: bool = False) -> bool:
     if isinstance(value, bool) or not isinstance(value, kind):
         return False
     return not isinstance(value, int) or abs(int(value)) < 2**63  # larger ones are numbers of nothing, and no float
+
+
+def are_numbers(values: Any) -> bool:
+    """Whether this is a list of finite numbers, and not an empty one."""
+    return isinstance(values, list | tuple) and bool(values) and all(is_number(v) and math.isfinite(v) for v in values)
 
 
 def some(names: Sequence[str]) -> str:

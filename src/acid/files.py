@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -27,6 +28,7 @@ from acid.errors import AcidError, DataError
 
 Failure = Callable[[str], AcidError]  # which error a caller wants
 MOST_TEXT = 512 * 1024**2  # bytes of a text that is read whole; the largest of ours have a few million
+MOST_ARRAYS = 4 * 1024**3  # bytes of all arrays of an .npz file; those of our films have some megabytes
 _KINDS = {stat.S_IFIFO: "a pipe", stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket"}
 _FORBIDDEN = re.compile(r"GLOBAL (\S+)")  # how torch names what it refuses to import
 
@@ -91,6 +93,8 @@ def clipped(value: Any, length: int = 80) -> str:
 
 def plain(text: str) -> str:
     """Text from a file for a terminal: what cannot be printed is shown as an escape."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -148,6 +152,22 @@ def check_archive(file: Path, failure: Failure, *, sums: bool, remedy: str) -> b
     if damaged is not None:
         raise failure(f"{file} is damaged: the check sum of {damaged!r} is wrong; {remedy}")
     return True
+
+
+def load_arrays(path: str | os.PathLike[str], *, remedy: str) -> dict[str, np.ndarray]:
+    """The arrays of an .npz file, without objects."""
+    file = existing(path)
+    try:
+        with zipfile.ZipFile(file) as archive:
+            size = sum(entry.file_size for entry in archive.infolist())
+        if size > MOST_ARRAYS:
+            raise DataError(f"{file} claims to hold {size / 2**30:.0f} GiB; it was not opened")
+        with np.load(file, allow_pickle=False) as stored:
+            return dict(stored)
+    except AcidError:
+        raise
+    except Exception as error:  # zipfile and numpy raise many kinds
+        raise DataError(f"{file} is not a file of arrays ({reason(error)}); {remedy}") from error
 
 
 @contextmanager

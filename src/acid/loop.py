@@ -62,7 +62,7 @@ class LoopConfig:
     warmup: float = 0.01  # share of the steps
     clip: float = 1.0  # of the gradient norm
     ema: float | None = None  # decay of a running average of the weights, which is then what training returns
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on GPUs, where it pays
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on GPUs, where it saves time
     seed: int = 0
     log_every: int = 50  # steps
     save_every: int = 500  # steps
@@ -213,7 +213,7 @@ class _Run:
         waits = isinstance(self.loss, DistributedDataParallel) and not last
         with self.loss.no_sync() if waits else nullcontext():
             with self.autocast:
-                losses = self.loss(part)
+                losses = _checked(self.loss(part))
             told = distributed.means(losses)
             if not torch.isfinite(told["loss"]):
                 raise TrainingError(
@@ -375,6 +375,17 @@ def _decay_groups(module: nn.Module, weight_decay: float) -> list[dict[str, Any]
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
     ]
+
+
+def _checked(losses: Losses) -> Losses:
+    """What a loss gave, or a TrainingError that says what it must give."""
+    if not isinstance(losses, Mapping) or not all(isinstance(value, Tensor) for value in losses.values()):
+        raise TrainingError(f"a loss must give a mapping of names to tensors, got {clipped(losses)}")
+    if "loss" not in losses:
+        raise TrainingError(f"a loss must give 'loss', which is minimised, got {', '.join(map(repr, losses))}")
+    if many := [name for name, value in losses.items() if value.numel() != 1]:
+        raise TrainingError(f"a loss must give one number each, got {many[0]!r} of shape {list(losses[many[0]].shape)}")
+    return losses
 
 
 def _numbers(losses: Losses) -> dict[str, float]:

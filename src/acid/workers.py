@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from acid.errors import AcidError
-from acid.files import claim
+from acid.files import claim, writing
 
 
 @contextlib.contextmanager
@@ -55,7 +55,9 @@ def _serve(life: Connection) -> None:
 @contextlib.contextmanager
 def alone_in(folder: Path) -> Iterator[None]:
     """Hold the folder's lock, which the system releases however this process ends; an AcidError if another has it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("a") as lock:
+    with writing(folder, AcidError):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / ".lock").open("a")
+    with lock:
         claim(lock.fileno(), folder, AcidError)
         yield

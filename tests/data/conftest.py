@@ -16,7 +16,7 @@ LENGTHS = (12, 3, 20, 7, 16)
 def episode(number: int, length: int) -> dict[str, np.ndarray]:
     """Pixels, actions and state that encode (episode, step)."""
     steps = np.arange(length)
-    pixels = np.zeros((length, 6, 5, 3), dtype=np.uint8)
+    pixels = np.zeros((length, 6, 6, 3), dtype=np.uint8)
     pixels[..., 0], pixels[..., 1] = number, steps[:, None, None]
     action = np.stack([np.full(length, number), steps], axis=1).astype(np.float32)
     return {"pixels": pixels, "action": action, "state": np.stack([steps * 0.1, steps + number], axis=1)}

@@ -68,7 +68,7 @@ def test_rows_come_back_in_the_order_asked(
 def test_rows_may_have_any_shape(write: Callable[..., Path]) -> None:
     episodes = Episodes(write())
     rows = np.array([[5, 1, 1], [0, 5, 30]])
-    assert episodes.read("pixels", rows).shape == (2, 3, 6, 5, 3)
+    assert episodes.read("pixels", rows).shape == (2, 3, 6, 6, 3)
     np.testing.assert_array_equal(episodes.read("pixels", rows)[1, 1], episodes.read("pixels", [5])[0])
 
 

@@ -48,7 +48,7 @@ def test_dino_wms_folders_are_read(tmp_path: Path) -> None:
     torch.save(torch.zeros(5, 12, 12, 3, dtype=torch.uint8), folder / "000000" / "obses.pth")
     found = import_episodes(folder, tmp_path / "rope.h5", "dinowm")
     assert (found.rows, found.shape("particles"), found.attributes["folder"]) == (5, (7, 4), "rope")
-    with pytest.raises(DataError, match="keep their size; leave the size 64 out"):
+    with pytest.raises(DataError, match="'dinowm' keeps the size of its frames; leave size '64' out"):
         import_episodes(folder, tmp_path / "small.h5", "dinowm", size=64)
 
 
@@ -58,7 +58,7 @@ def test_mistakes_are_named(write: Callable[..., Path], tmp_path: Path) -> None:
         import_episodes(path, tmp_path / "copy.h5", "hdf")
     with pytest.raises(DataError, match="exists already"):
         import_episodes(path, path, "hdf5")
-    with pytest.raises(DataError, match="leave the size 64 out"):
+    with pytest.raises(DataError, match="'hdf5' keeps the size of its frames; leave size '64' out"):
         import_episodes(path, tmp_path / "copy.h5", "hdf5", size=64)
 
 
@@ -69,3 +69,38 @@ def test_a_format_is_one_function_and_one_line(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(FORMATS, "numbers", read_numbers)
     found = import_episodes(tmp_path / "two", tmp_path / "two.h5", "numbers")
     assert (len(found), found.attributes) == (2, {"from": "two"})
+
+
+def frames(**changes) -> dict[str, np.ndarray]:
+    return {"pixels": np.zeros((4, 6, 6, 3), np.uint8), "action": np.zeros((4, 2), np.float32), **changes}
+
+
+def read_as(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, reader: Callable, **options) -> Episodes:
+    monkeypatch.setitem(FORMATS, "mine", reader)
+    (tmp_path / "mine").mkdir(exist_ok=True)
+    return import_episodes(tmp_path / "mine", tmp_path / "mine.h5", "mine", **options)
+
+
+def test_a_reader_need_not_take_a_size(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="the format 'mine' keeps the size of its frames; leave size '8' out"):
+        read_as(monkeypatch, tmp_path, lambda path: Source(1, [frames()], {}), size=8)
+    with pytest.raises(DataError, match="the reader of the format 'mine' must return a Source, got a list"):
+        read_as(monkeypatch, tmp_path, lambda path: [frames()])
+    assert len(read_as(monkeypatch, tmp_path, lambda path: Source(1, [frames()], {}))) == 1
+
+
+@pytest.mark.parametrize(
+    ("pixels", "complaint"),
+    [
+        (np.zeros((4, 6, 6, 3), np.float32), r"'pixels' must be uint8 \[steps, height, width, 3\], got float32 \[4, 6"),
+        (np.zeros((4, 6, 6), np.uint8), r"got uint8 \[4, 6, 6\]"),
+        (np.zeros((4, 3, 6, 6), np.uint8), "the frames are 6 × 3 pixels, and world models take square ones"),
+        (np.zeros((4, 6, 6, 4), np.uint8), r"got uint8 \[4, 6, 6, 4\]"),
+    ],
+)
+def test_frames_that_nothing_can_learn_from_are_not_imported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pixels: np.ndarray, complaint: str
+) -> None:
+    with pytest.raises(DataError, match=complaint):
+        read_as(monkeypatch, tmp_path, lambda path: Source(1, [frames(pixels=pixels)], {}))
+    assert not (tmp_path / "mine.h5").exists()

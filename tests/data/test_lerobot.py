@@ -49,7 +49,7 @@ def test_cameras_are_chosen_by_name(tmp_path: Path) -> None:
     both = import_episodes(folder, tmp_path / "both.h5", "lerobot", size=8, camera="wrist,top")
     assert abs(both.episode(1)["pixels"][0].mean() - frames_of(1, 6, 1)[0, 0, 0, 0]) < 2
     assert abs(both.episode(1)["pixels_top"][0].mean() - frames_of(1, 6, 0)[0, 0, 0, 0]) < 2
-    with pytest.raises(DataError, match="the format 'hdf5' has no cameras to choose from; leave 'top' out"):
+    with pytest.raises(DataError, match="the format 'hdf5' has no cameras to choose from; leave camera 'top' out"):
         import_episodes(tmp_path / "both.h5", tmp_path / "copy.h5", "hdf5", camera="top")
 
 

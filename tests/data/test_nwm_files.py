@@ -67,7 +67,7 @@ def test_lists_of_names_are_checked(folder: Path, tmp_path: Path) -> None:
         names.write_text(text)
         with pytest.raises(DataError, match=told):
             import_episodes(folder, tmp_path / "out.h5", "nwm", names=names)
-    with pytest.raises(DataError, match="'recon' are not chosen by name"):
+    with pytest.raises(DataError, match="'recon' does not choose trajectories by name"):
         import_episodes(folder, tmp_path / "out.h5", "recon", names=names)
 
 

@@ -35,10 +35,10 @@ def test_layout_is_what_stable_worldmodel_reads(write: Callable[..., Path]) -> N
         assert file["ep_offset"][:].tolist() == [0, 3]
         assert file["episode_idx"][:].tolist() == [0] * 3 + [1] * 5
         assert file["step_idx"][:].tolist() == [*range(3), *range(5)]
-        assert (file["pixels"].shape, file["pixels"].dtype) == ((8, 6, 5, 3), np.uint8)
+        assert (file["pixels"].shape, file["pixels"].dtype) == ((8, 6, 6, 3), np.uint8)
         assert (file["action"].shape, file["action"].dtype) == ((8, 2), np.float32)
         assert file["state"].dtype == np.float64
-        assert file["pixels"].chunks == (1, 6, 5, 3)
+        assert file["pixels"].chunks == (1, 6, 6, 3)
         assert file["action"].chunks[0] >= 1024
         assert file.attrs["task"] == "toy"
 

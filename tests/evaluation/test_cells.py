@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
+from acid import models
 from acid.data import Episodes, EpisodeWriter, partition
-from acid.errors import AcidError, CheckpointError, DataError, UnknownNameError
+from acid.errors import AcidError, CheckpointError, DataError, PlanningError, UnknownNameError
 from acid.evaluation import (
     Bench,
     Cell,
@@ -26,7 +27,11 @@ from acid.evaluation import (
     shipped,
 )
 from acid.evaluation.cells import ASSETS
+from acid.evaluation.kits import Kit
+from acid.planning import CEM, Planner, PolicyProposal, acid_cost
 from acid.tasks.navigation import Navigation
+from acid.types import Problem
+from acid.verifier import Policy, Verifier
 
 SPEC = SearchSpec("cem", 6, 2, 2, horizon=2)
 PROTOCOL = Protocol(episodes=2)
@@ -122,9 +127,9 @@ def test_a_task_may_have_a_lambda_of_its_own(tmp_path: Path):
 
 
 def test_a_users_cell_has_only_its_own_lambda(tmp_path: Path):
-    cell = Cell("reacher", "lewm", tmp_path / "cell", tmp_path)
+    cell = Cell("reacher", "lewm", copied("reacher", "lewm", tmp_path / "cell"), tmp_path)
     assert cell.lambdas == {}
-    with pytest.raises(AcidError, match=r"no λ of 'acid' was chosen.*acid eval reacher --model lewm --split select"):
+    with pytest.raises(AcidError, match=r"no λ of 'acid' was chosen.*`acid eval reacher --model lewm --folder .*/cell"):
         cell.chosen_lambda(condition("acid"))
     assert cell.choose_lambdas({"acid": 2.0}, "because") == tmp_path / "cell" / "lambda.json"
     assert json.loads((tmp_path / "cell" / "lambda.json").read_text()) == {"acid": 2.0, "reason": "because"}
@@ -153,6 +158,8 @@ def test_a_cell_of_another_task_or_model_is_refused():
         _ = bench(Cell("reacher", "lewm", ASSETS / "pusht" / "lewm")).model
     with pytest.raises(CheckpointError, match="lewm/model was made for the model 'lewm', not for 'pldm'"):
         _ = bench(Cell("reacher", "pldm", ASSETS / "reacher" / "lewm")).model
+    with pytest.raises(CheckpointError, match="was made for the task 'pusht'"):  # before a missing λ is told
+        Cell("reacher", "lewm", ASSETS / "pusht" / "lewm").chosen_lambda(condition("acid"))
 
 
 @pytest.mark.parametrize("part", ["verifier", "policy", "decoder"])
@@ -173,6 +180,36 @@ def test_parts_must_have_been_trained_on_those_beside_them(tmp_path: Path):
         for part in Cell(*name.split("/")).root.iterdir():
             if part.is_dir():
                 Cell(*name.split("/")).stored(part.name)  # those that are shipped were
+
+
+def test_a_planner_refuses_what_was_fitted_to_another_models_latents(tmp_path: Path):
+    cube = {name: ASSETS / "cube" / name for name in ("lewm", "pldm")}  # latents of one size, the same actions
+    model, verifier = models.load(cube["lewm"] / "model"), Verifier.load(cube["pldm"] / "verifier")
+    search, told = CEM(6, 2, 2), r"was fitted to latents of the world model [0-9a-f]{12}, not of this one, [0-9a-f]{12}"
+
+    def planner(verifier: Verifier) -> Planner:
+        return Planner(model, acid_cost(verifier), search, horizon=2)
+
+    verifier.save(tmp_path)
+    for wrong in (verifier, Verifier.load(tmp_path)):
+        with pytest.raises(PlanningError, match=f"the verifier {told}: fit it again"):
+            planner(wrong)
+    with pytest.raises(PlanningError, match=f"the verifier {told}"):
+        Kit(model, verifier, {})
+    verifier.fitted_to = None
+    planner(verifier)
+    usual = planner(Verifier.load(cube["lewm"] / "verifier"))
+    problem = Problem(torch.zeros(1, 1, verifier.config.latent_size), torch.ones(1, 1, verifier.config.latent_size))
+    usual.solve(problem, initial=PolicyProposal(Policy.load(cube["lewm"] / "policy")))
+    with pytest.raises(PlanningError, match=f"the policy {told}"):
+        usual.solve(problem, initial=PolicyProposal(Policy.load(cube["pldm"] / "policy")))
+
+
+def test_a_record_of_what_a_part_was_built_on_must_be_one(tmp_path: Path):
+    copied("reacher", "lewm", tmp_path / "cell")
+    change_metadata(tmp_path / "cell" / "verifier", built_on=["04d6978f40d2"])
+    with pytest.raises(CheckpointError, match="'built_on' of a 'verifier' checkpoint must hold fingerprints"):
+        Verifier.load(tmp_path / "cell" / "verifier")
 
 
 def test_another_frameskip_is_refused(tmp_path: Path):

@@ -23,13 +23,13 @@ from acid.evaluation import (
     condition,
     play,
 )
-from acid.evaluation.asked import Asked
 from acid.evaluation.conditions import terms
 from acid.evaluation.disturbances import MaskedAgent, PushedAgent
 from acid.evaluation.jobs import CellContender
 from acid.evaluation.play import render_states
 from acid.evaluation.pools import PoolAgent
-from acid.planning import Adaptive, Constant, PolicyProposal
+from acid.evaluation.verifier_variant import VerifierVariant
+from acid.planning import ActionNorm, Adaptive, Constant, PolicyProposal
 from acid.planning.noise import Streams
 from acid.types import Problem
 from acid.verifier import Directions
@@ -115,12 +115,12 @@ def test_a_verifier_may_be_asked_in_another_way(latent: Bench):
     shape = (2, 3, 4, verifier.config.tokens, verifier.config.latent_size)
     before, after = (torch.randn(shape, generator=generator) for _ in range(2))
     usual = verifier.infer(before, after)
-    assert torch.equal(Asked(verifier).infer(before, after), usual)
-    many = Asked(verifier, steps=5).infer(before, after)
+    assert torch.equal(VerifierVariant(verifier).infer(before, after), usual)
+    many = VerifierVariant(verifier, steps=5).infer(before, after)
     assert torch.equal(many, verifier.infer(before, after, steps=5))
-    noisy = Asked(verifier, random_start=True).infer(before, after)
+    noisy = VerifierVariant(verifier, random_start=True).infer(before, after)
     assert not torch.equal(noisy, usual)
-    alone = Asked(verifier, random_start=True).infer(before[1:], after[1:])
+    alone = VerifierVariant(verifier, random_start=True).infer(before[1:], after[1:])
     assert torch.allclose(noisy[1:], alone, atol=1e-6)  # whichever problems are planned for together
 
 
@@ -380,3 +380,12 @@ def test_weights_of_zero_plan_like_the_original(latent: Bench):
         (episode,) = play(latent.task, condition(name).build(latent, lam), [instance], protocol=latent.protocol)
         plans.append((episode.final_error, episode.consistency))
     assert plans[0] == plans[1] != plans[2]
+
+
+def test_a_condition_whose_weights_ignore_lambda_is_refused(latent: Bench):
+    forgetful = replace(condition("control"), terms=lambda kit, lam: [ActionNorm(Adaptive(0.1))])
+    with pytest.raises(AcidError, match="weights of the condition 'control' are the same for every λ; make them of λ"):
+        forgetful.build(latent, 0.5)
+    single = replace(condition("control"), terms=lambda kit, lam: ActionNorm(Adaptive(lam)))
+    with pytest.raises(AcidError, match="'control' must give a list of terms, got a ActionNorm"):
+        single.build(latent, 0.5)

@@ -210,10 +210,21 @@ def test_what_cannot_be_compared_is_named():
         found.summaries(metric="final_eror")
 
 
+class Mute:
+    def act(self, situation):
+        pass
+
+
 @pytest.mark.parametrize(
     ("agents", "options", "message"),
     [
         ({}, {}, "there are no agents to evaluate"),
+        ([Walker()], {}, "agents are given by name, such as {'mine': planner}, got a list"),
+        ({"a": 3}, {}, "the agent 'a' needs the method 'act', which a int does not have"),
+        ({"a": Walker}, {}, "the agent 'a' must be an object, got the class Walker"),
+        ({"a": Mute()}, {}, "Mute must answer with a Decision, got a NoneType"),
+        ({"a": Walker()}, {"instances": [3]}, "instances must be a list of Instance, got int"),
+        ({"a": Walker()}, {"episode": 3}, "evaluate has no option 'episode'; did you mean 'episodes'"),
         ({"a": Walker()}, {"instances": []}, "there are no instances to play"),
         ({"a/b": Walker()}, {}, "the name of an agent 'a/b' cannot be part of a file's name"),
         ({"": Walker()}, {}, "the name of an agent '' cannot be part of a file's name"),
@@ -289,3 +300,11 @@ def test_two_world_models_can_be_compared():
     found = evaluate("reacher", agents, episodes=1, budget=10)
     assert by_name(found)["acid"].model == "pldm"
     assert by_name(found)["acid"].against == "original cem-n6-j2-k2"
+
+
+def test_a_planner_with_another_step_than_the_tasks_is_refused():
+    planner = Planner(Adder(), goal_cost(), CEM(8, 2, 3), horizon=2)
+    task = Line()
+    task.frameskip = 1  # type: ignore[misc]
+    with pytest.raises(AcidError, match="mine: its model takes 5 environment steps per model step, the task 'line' 1;"):
+        evaluate(task, {"mine": planner}, instances=INSTANCES)

@@ -249,3 +249,15 @@ def test_mistakes_are_told_before_the_work_begins():
         contender("best").check(Protocol(episodes=1))
     with pytest.raises(AcidError, match="unknown condition 'bets'"):
         contender("bets").check(Protocol(episodes=1))
+
+
+class Stuck(Line):
+    """Restores nothing."""
+
+    def set_state(self, state):
+        pass
+
+
+def test_a_task_that_does_not_restore_its_states_is_not_played(tmp_path: Path):
+    with pytest.raises(AcidError, match="the task 'line' does not restore its states: get_state differs"):
+        job(tmp_path, Fake(Walker()), task=Stuck()).run()

@@ -10,7 +10,7 @@ from scipy import stats
 
 from acid.errors import AcidError, PlanningError
 from acid.evaluation import PlanningAgent, Protocol, play
-from acid.evaluation.conditions import _by_lot, _by_truth
+from acid.evaluation.conditions import _at_random, _by_true_error
 from acid.evaluation.pools import JudgedPool, PoolAgent, SharedPool
 from acid.planning import (
     CEM,
@@ -56,7 +56,7 @@ def test_one_rollout_serves_every_agent():
     model = Adder()
     pool = shared(model)
     agents = [PoolAgent(pool, cheapest(cost)) for cost in COSTS.values()]
-    agents += [PoolAgent(pool, 0), PoolAgent(pool, _by_lot)]
+    agents += [PoolAgent(pool, 0), PoolAgent(pool, _at_random)]
     for agent in agents:
         agent.act(ASKED)
     assert model.rollouts == 1
@@ -89,11 +89,11 @@ def test_a_search_begins_where_it_is_told_to():
 def test_chance_is_another_stream_than_the_candidates():
     pool = shared(Adder())
     judged = pool.judge(ASKED)
-    by_lot = _by_lot(judged)
-    assert by_lot.shape == (2, 12)
-    assert torch.equal(by_lot, _by_lot(judged))
-    assert not torch.equal(by_lot, _by_lot(pool.judge(situation([10, 20], [14, 90], seed=1))))
-    assert not torch.equal(by_lot[0], by_lot[1])
+    at_random = _at_random(judged)
+    assert at_random.shape == (2, 12)
+    assert torch.equal(at_random, _at_random(judged))
+    assert not torch.equal(at_random, _at_random(pool.judge(situation([10, 20], [14, 90], seed=1))))
+    assert not torch.equal(at_random[0], at_random[1])
 
 
 def test_the_best_is_the_mean_of_those_that_are_nearest_to_the_truth():
@@ -101,7 +101,7 @@ def test_the_best_is_the_mean_of_those_that_are_nearest_to_the_truth():
     planner = Planner(Walk(), goal_cost(), SEARCH, horizon=3)
     pool = SharedPool(planner, [GoalDistance()], initial=lambda situation: None)
     errors = {}
-    for name, choose in {"best": _by_truth, "prior": 0, "goal": cheapest(goal_cost())}.items():
+    for name, choose in {"best": _by_true_error, "prior": 0, "goal": cheapest(goal_cost())}.items():
         (episode,) = play(PathLine(), PoolAgent(pool, choose), [told], protocol=protocol)
         errors[name] = episode.metrics["off_m"]
     assert errors["best"] < errors["prior"]
@@ -115,7 +115,7 @@ def test_the_best_is_the_mean_of_those_that_are_nearest_to_the_truth():
 
 def test_there_is_no_best_without_a_truth():
     with pytest.raises(AcidError, match="known only where plans are compared with a true path"):
-        PoolAgent(shared(Adder()), _by_truth).act(ASKED)
+        PoolAgent(shared(Adder()), _by_true_error).act(ASKED)
 
 
 def test_correlations_are_spearmans_inside_the_pool():

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from fake_rows import SPEC, keep, row
 
-from acid.errors import DataError
+from acid.errors import AcidError, DataError
 from acid.evaluation import SearchSpec, choose_lambda, paired, summarise, summarise_rows, table
 from acid.evaluation.results import mixed_revisions
 
@@ -288,3 +288,10 @@ def test_rows_of_another_version_are_named(tmp_path: Path):
     path.write_text(path.read_text().replace('"schema": 2', '"schema": 1'))
     with pytest.raises(DataError, match="its schema is 1, this version reads 2: run it again"):
         summarise(tmp_path)
+
+
+def test_an_unknown_split_or_rule_of_starts_is_named(tmp_path: Path):
+    with pytest.raises(AcidError, match="unknown split 'tset'; did you mean 'test'"):
+        summarise(tmp_path, split="tset")
+    with pytest.raises(AcidError, match="unknown rule of which starts count 'papr'; did you mean 'paper'"):
+        summarise(tmp_path, starts="papr")  # type: ignore[arg-type]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 import pytest
 from hypothesis import given
@@ -38,6 +38,7 @@ def test_a_search_without_iterations_draws_as_many_candidates_in_one_go():
         ("cen", {}, "unknown search method 'cen'; did you mean 'cem'"),
         ("cem", {"samples": 3}, "elites"),
         ("cem", {"iterations": 0}, "iterations"),
+        ("cem", {"horison": 2}, "the search 'cem' has no horison; did you mean 'horizon'"),
     ],
 )
 def test_sizes_that_make_no_sense_are_refused(method, chosen, message):
@@ -101,3 +102,20 @@ def test_a_search_of_the_users_own_has_a_name_too():
 def test_what_is_not_a_search_is_refused(content):
     with pytest.raises(ValueError, match="search is not understood"):
         SearchSpec.from_json(content)
+
+
+@dataclass(frozen=True)
+class Walk:
+    samples: int = 4
+
+
+def test_a_spread_is_refused_by_a_search_without_one(monkeypatch):
+    monkeypatch.setitem(SEARCHES, "walk", Walk)
+    assert SearchSpec.usual(SETUP, method="walk").build() == Walk(240)
+    with pytest.raises(AcidError, match="the search 'walk' has no std_init; leave it out"):
+        SearchSpec.usual(SETUP, method="walk", std_init=2.0)
+
+
+def test_an_option_that_the_search_does_not_have_is_named():
+    with pytest.raises(AcidError, match="unknown option of the search 'cem' 'std'; did you mean 'std_init'"):
+        SearchSpec("cem", 4, 1, 2, options={"std": 2.0}).build()

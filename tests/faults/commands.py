@@ -39,7 +39,7 @@ class Dot(Task):
     """A bright dot that an action moves, drawn slowly enough to be killed meanwhile."""
 
     name = "dot"
-    frameskip = 1
+    frameskip = 5
     episode_steps = 32
     setup = Setup(goal_offset=5, budget=10)
 

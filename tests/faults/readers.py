@@ -44,7 +44,13 @@ from acid.loop import METRICS_FILE, STATE_FILE, LoopConfig, train
 from acid.models.jepa import JepaConfig, JepaWorldModel
 from acid.nn.causal import CausalConfig
 from acid.nn.encoders import ConvConfig
+from acid.report.reel import Curve, Reel, Track
+from acid.serving.trust import Trust, calibrate
+from acid.tables import latency, spread
+from acid.tables.latency import LATENCY
 from acid.tables.rollouts import Rollouts
+from acid.tables.spread import SPREAD
+from acid.tables.table import Findings, Options
 from acid.types import ActionScaler
 from acid.verifier import TransformerSize, Verifier
 from acid.verifier.flow import FlowConfig
@@ -314,6 +320,59 @@ def film(folder: Path) -> Reader:
     return _bytes_reader(folder / "a.npz", lambda: Film.load(folder / "a.npz"))
 
 
+def reel(folder: Path) -> Reader:
+    frames = np.zeros((2, 4, 4, 3), np.uint8)
+    tracks, curves = [Track("a", "executed", "red", frames, [0, 1], ["x", "y"])], [Curve("a", "red", [0.5, 1.0])]
+    file = folder / "a.npz"
+    Reel("title", "text", tracks, curves, "cost").save(file)
+    with np.load(file) as stored:
+        arrays = dict(stored)
+
+    def packed(told: bytes) -> bytes:
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, **arrays | {"told": np.array(told.decode("utf-8", "replace"))})
+        return buffer.getvalue()
+
+    def read() -> None:
+        found, _ = Reel.load(file)
+        found.films(), found.steps, found.highest
+
+    return Reader(
+        file, read, damaged_json(json.loads(str(arrays["told"]))).map(packed) | damaged_bytes(file.read_bytes())
+    )
+
+
+def trust(folder: Path) -> Reader:
+    file = folder / "trust.json"
+    calibrate([0.1, 0.2, 0.3, 0.9], [True, True, True, False], score="consistency", level=0.5, made_with={}).save(file)
+
+    def read() -> None:
+        found = Trust.load(file)
+        str(found), found.tells, found.holds({found.score: 0.5})
+
+    return _json_reader(file, read)
+
+
+def latencies(folder: Path) -> Reader:
+    findings = Findings(LATENCY, Options(folder))
+    made_of = {"checkpoints": {"model": "a"}, "search": "cem", "device": "cpu"}
+    file = folder / "latencies.json"
+    file.write_text(json.dumps({"reacher/lewm": {"made_of": made_of, "rollout": [0.1, 0.2], "verifier": [0.1, 0.1]}}))
+    return _json_reader(file, lambda: [latency.overhead(entry) for entry in latency.load(findings).values()])
+
+
+def pool_spreads(folder: Path) -> Reader:
+    findings = Findings(SPREAD, Options(folder))
+    study = next(study for study in findings.studies if study.task == "reacher")
+    kept = spread._recorded(findings, study) | {
+        "pools": [{"instance": f"i{n}", "plan": 0, "goal": [1.0, 0.5], "consistency": [0.2, 0.1]} for n in range(2)]
+    }
+    file = spread.file_of(findings, study)
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps(kept))
+    return _json_reader(file, lambda: spread.load(findings, study))
+
+
 def probes(folder: Path) -> Reader:
     (folder / "probe.json").write_text(json.dumps({"position": 0.9, "angle": 0.5}))
     return _json_reader(folder / "probe.json", lambda: read_probes(folder / "probe.json"))
@@ -449,7 +508,8 @@ READERS: dict[str, Callable[[Path], Reader]] = {
     for made in (
         *(checkpoint_of_a_verifier, checkpoint_of_a_model, weights, rows, instances, lambdas, split, dataset),
         *(dataset_that_lies, recon, dinowm, published_config, published_weights, training_state, training_metrics),
-        *(latents, rollouts, film, probes, nwm, packed, published_modules, lerobot_info, lerobot_table),
+        *(latents, rollouts, film, reel, trust, latencies, pool_spreads, probes, nwm, packed, published_modules),
+        *(lerobot_info, lerobot_table),
         *(lerobot_pictures, lerobot_video, lerobot_episodes, lance, hub_description, hub_lambda, archive_ckpt),
         archive_pth_tar,
     )

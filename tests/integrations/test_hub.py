@@ -69,6 +69,9 @@ def test_the_card_has_the_tags_people_search_by(saved: Path, tmp_path: Path) -> 
 def test_a_folder_that_is_not_as_described_is_refused(saved: Path, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="is not empty; name a new folder"):
         PretrainedCell.from_pretrained(saved).save_pretrained(saved)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CheckpointError, match=r"cannot write .*file/cell"):
+        PretrainedCell.from_pretrained(saved).save_pretrained(tmp_path / "file" / "cell")
     with pytest.raises(CheckpointError, match="is a folder here and has no revision"):
         PretrainedCell.from_pretrained(saved, revision=COMMIT)
     with pytest.raises(CheckpointError, match="has no subfolder 'model'"):

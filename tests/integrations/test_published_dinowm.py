@@ -9,17 +9,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from acid import models
-from acid.data import EpisodeWriter
-from acid.errors import CheckpointError, ShapeError
+from acid.cli import main
+from acid.data import Episodes, EpisodeWriter, read_observation
+from acid.errors import CheckpointError, DataError, ShapeError
 from acid.integrations.published import convert, load_published, read_config
 from acid.models import DinoWorldModel
-from acid.planning import CEM, Cost, PartDistances, Parts, Planner
+from acid.planning import CEM, Cost, PartDistances, Parts, Planner, acid_cost
+from acid.verifier import Verifier
 
 SIDE, FRAMES, DEPTH, HEADS, HEAD = 3, 2, 2, 3, 5  # tokens along a side, and the sizes of the predictor
 TOKENS, FEATURES, ACTION, PROPRIO = SIDE**2, 384, 4, 3
@@ -194,6 +198,50 @@ def test_it_becomes_a_checkpoint_that_is_planned_with(publish: Any, dinov2: str,
     assert planner.plan(now, goal, seed=0).env_actions.shape == (1, 4, 2)
     with pytest.raises(ShapeError, match="looks at pixels and 3 numbers of proprioception, got pixels by themselves"):
         planner.plan(now["pixels"], goal["pixels"], seed=0)
+
+
+def test_a_verifier_is_fitted_to_what_is_seen_and_felt(publish: Any, dinov2: str, tmp_path: Path) -> None:
+    """Width 404 by command: proprioception is a part of the latents, of the dataset's and of imagined ones."""
+    folder, data, cell = publish(parts(proprio=True), tmp_path / "theirs"), tmp_path / "data.h5", tmp_path / "cell"
+    rng = np.random.default_rng(1)
+    with EpisodeWriter(data) as writer:
+        for _ in range(6):
+            pixels = rng.integers(0, 256, (9, 16 * SIDE, 16 * SIDE, 3), np.uint8)
+            writer.write(
+                {"pixels": pixels, "action": rng.normal(size=(9, 2)), "proprio": rng.normal(5, 2, (9, PROPRIO))}
+            )
+    options = ["--data", str(data), "--task", "feeling"]
+    main(["convert", str(folder), *options, "--encoder", dinov2, "--held-out", "0.2", "--out", str(cell / "model")])
+    small = [
+        "--network.width",
+        "16",
+        "--network.heads",
+        "2",
+        "--network.depth",
+        "1",
+        "--steps",
+        "2",
+        "--batch-size",
+        "4",
+    ]
+    main(["train", "verifier", "dinowm", *options, "--scale", "paper", "--out", str(cell), *small])
+    model, verifier = models.load(cell / "model"), Verifier.load(cell / "verifier")
+    (cached,) = tmp_path.glob("data.*.latents.safetensors")
+    with Episodes(data) as episodes:
+        seen = read_observation(episodes, np.array([3]), model.columns)
+    torch.testing.assert_close(load_file(cached)["latents"][3].float(), model.encode(seen)[0], atol=1e-2, rtol=1e-2)
+    now, goal, _ = model.fake_input(batch=1)
+    planner = Planner(model, acid_cost(verifier, lam=0.1), CEM(samples=4, iterations=1, elites=2), horizon=2)
+    assert planner.plan(now, goal, seed=0).consistency.shape == (1, 2)
+    main(["train", "decoder", "dinowm", *options, "--out", str(cell), "--steps", "1", "--batch-size", "2"])
+    shutil.copy(data, tmp_path / "broken.h5")
+    with h5py.File(tmp_path / "broken.h5", "r+") as file:
+        file["proprio"][4] = np.nan
+    with (
+        Episodes(tmp_path / "broken.h5") as episodes,
+        pytest.raises(DataError, match=r"holds proprio that is not finite"),
+    ):
+        read_observation(episodes, np.arange(9), model.columns)
 
 
 def test_statistics_of_proprioception_are_asked_for(publish: Any, dinov2: str, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from acid import checkpoint, models
 from acid.errors import AcidError, CheckpointError, ShapeError
 from acid.models import Batch, FrozenEncoderModel, LearnedWorldModel
 from acid.models.decoder import Decoder, DecoderConfig
+from acid.models.keypoint_decoder import KeypointDecoder, KeypointDecoderConfig
 from acid.models.token_decoder import TokenDecoder, TokenDecoderConfig
 from acid.types import ActionScaler, WorldModel
 
@@ -93,11 +94,13 @@ def test_a_scaler_of_another_size_is_refused() -> None:
 
 
 def test_a_decoder_is_loaded_by_its_kind(tmp_path: Path) -> None:
-    one, many = Decoder(DecoderConfig(4, 16, 8, 8, 1, 2, 8)), TokenDecoder(TokenDecoderConfig(4, 2, (8, 4)))
-    one.save(tmp_path / "one", {})
-    many.save(tmp_path / "many", {}, half_precision=True)
-    assert isinstance(models.load_decoder(tmp_path / "one"), Decoder)
-    assert isinstance(models.load_decoder(tmp_path / "many"), TokenDecoder)
+    for made in (
+        Decoder(DecoderConfig(4, 16, 8, 8, 1, 2, 8)),
+        KeypointDecoder(KeypointDecoderConfig(4, 16, hidden=8, width=8)),
+        TokenDecoder(TokenDecoderConfig(4, 2, (8, 4))),
+    ):
+        made.save(tmp_path / made.kind, {}, half_precision=True)
+        assert type(models.load_decoder(tmp_path / made.kind)) is type(made)
     checkpoint.save(tmp_path / "other", kind="readout", config={}, state={"x": torch.zeros(1)})
     with pytest.raises(CheckpointError, match="holds a 'readout' checkpoint, not a decoder"):
         models.load_decoder(tmp_path / "other")

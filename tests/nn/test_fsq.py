@@ -53,3 +53,25 @@ def test_nonsense_is_refused() -> None:
         FSQ((8, 1))
     with pytest.raises(ShapeError, match=r"6 numbers each, got \[2, 5\]"):
         FSQ(LEVELS).to_indices(torch.zeros(2, 5))
+
+
+def test_centred_levels_are_those_of_the_published_quantiser() -> None:
+    """Zero is a level, even counts have one more below it, and every level is reached and found again."""
+    quantiser = FSQ((4, 5), centred=True)
+    vectors = torch.linspace(-4, 4, 401)[:, None].expand(-1, 2)
+    codes = quantiser(vectors)
+    assert codes[:, 0].unique().tolist() == [-1.0, -0.5, 0.0, 0.5]
+    assert codes[:, 1].unique().tolist() == [-1.0, -0.5, 0.0, 0.5, 1.0]
+    assert quantiser(torch.zeros(1, 2)).abs().max() == 0
+    numbers = torch.arange(quantiser.size)
+    assert torch.equal(quantiser.to_indices(quantiser.from_indices(numbers)), numbers)
+    assert quantiser.from_indices(torch.tensor(1)).tolist() == [-0.5, -1.0]
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_half_precision_changes_no_code(centred: bool) -> None:
+    numbers = torch.arange(64_000)
+    codes = FSQ(LEVELS, centred=centred).from_indices(numbers)
+    halved = FSQ(LEVELS, centred=centred).bfloat16()
+    assert torch.equal(halved.from_indices(numbers), codes)
+    assert torch.equal(halved.to_indices(codes), numbers)

@@ -73,3 +73,37 @@ def test_masks_of_training_hide_at_least_one_and_sometimes_all() -> None:
     assert abs(counts.float().mean() / 16 - 2 / torch.pi) < 0.05
     assert abs(hidden.float().mean(0) - 2 / torch.pi).max() < 0.06  # no place is favoured
     assert (random_mask(1000, 16, full=0.5).all(1).float().mean() - 0.5).abs() < 0.1
+
+
+def test_the_published_way_to_unmask() -> None:
+    """A linear schedule, noise by the square of what is left of the temperature, the greedy last step, logits as
+    confidence."""
+    how = Unmasking(4, temperature=0.5, schedule="linear", cooling="squared", confidence="logit")
+    assert [how.hidden_after(step, 16) for step in range(4)] == [12, 8, 4, 0]
+    assert [how.temperature_at(step) for step in range(4)] == [0.375**2, 0.25**2, 0.125**2, 0.0]
+    logits = torch.tensor([[3.0, 2.9], [2.0, -9.0]])  # the second is surer, the first has the larger logit
+    _, by_logit = choose(logits, (2,), None, by_logit=True)
+    _, by_probability = choose(logits, (2,), None)
+    assert by_logit.tolist() == [3.0, 2.0]
+    assert by_probability.argmax() == 1
+
+
+def test_published_noise_is_that_of_logits_divided_by_the_temperature() -> None:
+    """CompACT divides logits by the temperature T and adds T times the noise, to choose tokens and to rank them."""
+    scores = torch.randn(3, 6, 9, generator=torch.Generator().manual_seed(1))
+    how = Unmasking(3, temperature=0.9, schedule="linear", cooling="squared", confidence="logit")
+    random = torch.Generator().manual_seed(2)
+    drawn = [gumbel((3, 6, 10), random) for _ in range(3)]
+    tokens, hidden = torch.zeros(3, 6, dtype=torch.long), torch.ones(3, 6, dtype=torch.bool)
+    for step in range(3):
+        heat = 0.9 * (1 - (step + 1) / 3)
+        divided = scores / max(heat, 1e-4)
+        ids = (divided + heat * drawn[step][..., :9]).argmax(-1)
+        sure = divided.gather(-1, ids[..., None])[..., 0] + heat * drawn[step][..., 9]
+        tokens = torch.where(hidden, ids, tokens)
+        order = torch.where(hidden, sure, torch.inf).argsort(-1)
+        hidden = torch.zeros_like(hidden).scatter(1, order[:, : (4, 2, 0)[step]], True)
+    noise = iter(drawn)
+    found = unmask(lambda tokens, hidden: scores, (3, 6), (9,), how, noise=lambda: next(noise))
+    assert torch.equal(found[..., 0], tokens)
+    assert not torch.equal(tokens, scores.argmax(-1))

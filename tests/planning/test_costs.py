@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from planning_toys import SEARCHES, Integrator, Verifier, planner, problem
 
-from acid.errors import PlanningError, ShapeError
+from acid.errors import AcidError, PlanningError, ShapeError
 from acid.planning import (
     CEM,
     ActionConsistency,
@@ -345,3 +345,21 @@ def test_weights_are_constants_to_a_gradient():
 
 def test_equal_costs_keep_the_order_of_the_candidates():
     assert lowest(torch.zeros(2, 5000), 7).index.tolist() == [list(range(7))] * 2
+
+
+@pytest.mark.parametrize(
+    ("make", "complaint"),
+    [
+        (lambda: Cost(GoalDistance()), "a cost needs a list of terms, got a GoalDistance"),
+        (lambda: Cost([lambda trajectory, goal: 0]), r"a cost term needs a `name`, got .*Custom\(fn, name=...\) gives"),
+        (lambda: Cost([GoalDistance]), "a cost term must be an object, got the class GoalDistance"),
+        (
+            lambda: Cost([GoalDistance(), ActionNorm(0.1)]),
+            "weight of cost term 'action_norm' must be a Weight, got 0.1",
+        ),
+        (lambda: acid_cost(None), "the verifier of term 'consistency' needs the method 'infer', which a NoneType"),
+    ],
+)
+def test_what_is_no_term_weight_or_verifier_is_named(make, complaint):
+    with pytest.raises(AcidError, match=complaint):
+        make()

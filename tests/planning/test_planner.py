@@ -7,8 +7,8 @@ import pytest
 import torch
 from planning_toys import ACTION, HORIZON, SEARCHES, Integrator, Verifier, planner, problem
 
-from acid.errors import PlanningError, ShapeError
-from acid.planning import CEM, Planner, Shooting, acid_cost, goal_cost
+from acid.errors import AcidError, PlanningError, ShapeError
+from acid.planning import CEM, GoalDistance, Planner, Shooting, acid_cost, goal_cost
 from acid.types import ActionScaler, Problem
 
 SEARCH = SEARCHES["cem"]
@@ -254,3 +254,23 @@ def test_rounding_does_not_push_environment_actions_past_their_bounds():
     plan = make.solve(Problem(start, start), initial=torch.full((1, 1, size), 1e3))
     assert scaler.denormalise(plan.actions).max() > torch.tensor(0.7)  # what would happen
     assert plan.env_actions.max() == torch.tensor(0.7)
+
+
+@pytest.mark.parametrize(
+    ("parts", "complaint"),
+    [
+        ({"model": object()}, "the model of a planner needs the method 'rollout', which a object does not have"),
+        (
+            {"model": Integrator},
+            r"the model of a planner must be an object, got the class Integrator; pass Integrator\(",
+        ),
+        ({"search": "cem"}, "the search of a planner needs the method 'run', which a str does not have"),
+        ({"search": CEM}, "the search of a planner must be an object, got the class CEM"),
+        ({"cost": GoalDistance()}, r"must be a Cost, e\.g\. Cost\(\[GoalDistance\(\)\]\), got GoalDistance"),
+        ({"proposal": 3}, "the proposal of a planner needs the method '__call__', which a int does not have"),
+    ],
+)
+def test_parts_that_are_none_are_named(parts, complaint):
+    made = {"model": Integrator(), "cost": goal_cost(), "search": SEARCH, **parts}
+    with pytest.raises(AcidError, match=complaint):
+        Planner(**made, horizon=HORIZON, action_size=ACTION)

@@ -1,18 +1,19 @@
 """What every search promises."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from planning_toys import ACTION, HORIZON, SEARCHES, Integrator, Verifier, planner, problem
 
-from acid.errors import PlanningError
+from acid.errors import AcidError, PlanningError
 from acid.planning import CEM, ICEM, MPPI, Cost, Custom, GoalDistance, Gradient, Rows, Shooting, acid_cost, goal_cost
 from acid.planning.finite import FiniteCheck
 from acid.planning.noise import Streams, colour
+from acid.planning.search import Outcome
 from acid.planning.timing import Stopwatch
-from acid.types import ActionScaler, Problem
+from acid.types import ActionScaler, Problem, Trace
 
 EARLY_STOPPING = {
     f"{name}-stopping": replace(SEARCHES[name], iterations=30, tolerance=0.3) for name in ("cem", "icem", "mppi")
@@ -262,3 +263,33 @@ def test_std_init_per_action_dimension():
 def test_bad_options_say_what_is_wrong(make, message):
     with pytest.raises(PlanningError, match=message):
         make()
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """Asks for candidates of one shape and returns another."""
+
+    asks: tuple[int, ...]
+    returns: tuple[int, ...] | None = None
+
+    def run(self, objective, start, streams):
+        evaluation = objective(torch.zeros(self.asks), rows=Rows.all(len(start.mean)), iteration=0)
+        if self.returns is None:
+            return evaluation
+        return Outcome(torch.zeros(self.returns), Trace(evaluation.total.amin(1)[None], {}, {}, {}))
+
+
+@pytest.mark.parametrize(
+    ("search", "complaint"),
+    [
+        (Wrong((3, 5, 4)), r"asked for candidates that must be \[B, N, V, d\] = \[3, N, 4, 2\], got \[3, 5, 4\]"),
+        (Wrong((2, 5, 4, 2)), r"= \[3, N, 4, 2\], got \[2, 5, 4, 2\]"),
+        (Wrong((3, 0, 4, 2)), r"= \[3, N, 4, 2\], got \[3, 0, 4, 2\]"),
+        (Wrong((3, 5, 4, 2), (3, 5, 4, 2)), r"what a search returns must be \[B, V, d\] = \[3, 4, 2\], got \[3, 5, "),
+        (Wrong((3, 5, 4, 2), (3, 4, 1)), r"= \[3, 4, 2\], got \[3, 4, 1\]"),
+        (Wrong((3, 5, 4, 2)), "a search must return an Outcome, got a Evaluation"),
+    ],
+)  # fmt: skip
+def test_a_search_of_the_wrong_shape_is_told(search, complaint):
+    with pytest.raises(AcidError, match=complaint):
+        planner(search).solve(problem())

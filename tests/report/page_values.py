@@ -49,7 +49,7 @@ def page() -> Page:
         reel(),
     ]
     claims = [
-        Judged("It helps.", "confirmed", "Clearly.", "first"),
+        Judged("It helps.", "confirmed", "Clearly.", "first", paper="+4 <points>.", numbers="+5 [+1, +9]."),
         Judged("Always.", "not run yet", "Run it.", "second"),
         Judged("Ours too.", "contradicted", "No.", "first", published=False),
     ]
@@ -59,6 +59,4 @@ def page() -> Page:
         "first", "First & foremost", "acid reproduce first", ["lewm on cube"], shown, table, table, "n: *so*", judged
     )
     second = Section("second", "Second", "acid reproduce second", judged=claims[1:2], empty=True)
-    return Page(
-        "A page", "Some **text**.", [first, second], "By a rule.", "Made by a test.", [("Paper", "https://x.y")]
-    )
+    return Page("A page", "Some **text**.", [first, second], "By a rule.", "Made by a test.", hero=shown[1])

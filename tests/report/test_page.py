@@ -67,6 +67,9 @@ def test_the_page_is_whole_and_fetches_nothing():
     for part in ("First &amp; foremost", "acid reproduce second", "Not run yet.", "Partly run.", "Beyond the paper"):
         assert part in text
     assert "<strong>1</strong> confirmed" in text
+    assert "<b>In the paper:</b> +4 &lt;points&gt;." in text
+    assert "+5 [+1, +9]." in text
+    assert text.count('aria-label="Gains: use the arrow keys') == 2  # beside the lead, and in its section
     assert "<strong>0</strong> contradicted" in text  # our own claims are not counted with the paper's
     assert "the paper&#39;s, budget 2: 88 %" in text
 
@@ -100,7 +103,7 @@ def test_a_film_is_kept_with_what_it_was_made_of(tmp_path: Path):
 def test_a_damaged_film_is_named(tmp_path: Path):
     path = tmp_path / "film.npz"
     path.write_bytes(b"PK nonsense")
-    with pytest.raises(DataError, match=r"film.npz is not a film"):
+    with pytest.raises(DataError, match=r"film.npz is not a file of arrays .*; delete it and make it again"):
         Reel.load(path)
     lost = replace(reel(), tracks=[replace(reel().tracks[0], index=[0, 7])])
     lost.save(path)

@@ -89,19 +89,21 @@ def near(greys: list[int]) -> str:
 
 
 def test_the_scrubber_moves_every_film_and_marks_the_step(visit: Visit):
-    visit.wait(near([0, 0, 128]))
+    visit.wait(near([250, 200, 128]))  # a film that nobody has played yet shows how it ended
     for tick, greys, step in ((1, [100, 20, 128], "0"), (6, [250, 120, 128], "1"), (10, [250, 200, 128], "1")):
         visit.page.eval_on_selector(
             ".reel input", "(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", str(tick)
         )
         visit.wait(near(greys))
-        assert visit.page.inner_text(".reel output") == f"{tick} / {TICKS - 1}"
+        assert visit.page.inner_text(".reel output") == f"frame {tick} / {TICKS - 1}"
         assert visit.page.inner_text(".reel .track:nth-child(2) .note") == f"error {tick}"
         assert visit.page.get_attribute(".bar.now", "data-step") == step
 
 
 def test_the_keyboard_moves_the_scrubber(visit: Visit):
     visit.page.focus(".reel input")
+    visit.page.keyboard.press("Home")
+    visit.wait(near([0, 0, 128]))
     visit.page.keyboard.press("ArrowRight")
     visit.wait(near([100, 20, 128]))
     visit.page.keyboard.press("End")
@@ -110,6 +112,7 @@ def test_the_keyboard_moves_the_scrubber(visit: Visit):
 
 def test_play_runs_to_the_end_and_starts_again(visit: Visit):
     visit.page.click(".play")
+    visit.wait(f"document.querySelector('.reel input').value !== '{TICKS - 1}'")
     visit.wait(f"document.querySelector('.reel input').value === '{TICKS - 1}'")
     visit.wait("document.querySelector('.play').textContent === 'Play'")
     visit.wait(near([250, 200, 128]))

@@ -37,6 +37,8 @@ run_server(PolicyServer(service(Slow()), token=TOKEN), port=0, ready=lambda port
 print("ended", flush=True)
 """
 
+TOLD = "import signal; signal.signal(signal.SIGHUP, signal.SIG_DFL)"  # also where the tests themselves run under nohup
+
 
 def client(port: str, token: str = TOKEN):
     headers = {"Authorization": f"Api-Key {token}"}
@@ -44,10 +46,11 @@ def client(port: str, token: str = TOKEN):
     return connect(f"ws://127.0.0.1:{port}", compression=None, max_size=None, additional_headers=headers, **patience)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=str)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=str)
 def test_a_signal_in_mid_request_lets_the_request_finish(number: signal.Signals):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "-c", SERVER], **pipes) as process:  # type: ignore[call-overload]
+    command = [sys.executable, "-c", TOLD + SERVER]
+    with subprocess.Popen(command, **pipes) as process:  # type: ignore[call-overload]
         port = process.stdout.readline().strip()
         with client(port) as connection:
             connection.recv()
@@ -64,6 +67,23 @@ def test_a_signal_in_mid_request_lets_the_request_finish(number: signal.Signals)
         assert process.stdout.readline() == "ended\n"
         assert process.wait() == 0
         assert process.stderr.read() == ""
+
+
+def test_nohup_keeps_the_server_when_the_terminal_closes():
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(["nohup", sys.executable, "-c", SERVER], **pipes) as process:  # type: ignore[call-overload]
+        port = process.stdout.readline().strip()
+        process.send_signal(signal.SIGHUP)
+        with client(port) as connection:
+            connection.recv()
+            connection.send(pack({**observation(), **GOAL}))
+            assert process.stdout.readline() == "begun\n"
+            process.stdin.write("go on\n")
+            process.stdin.flush()
+            assert unpack(connection.recv())["actions"].shape == (6, 2)
+        process.terminate()
+        assert process.stdout.readline() == "ended\n"
+        assert process.wait() == 0
 
 
 def test_the_command_serves_a_cell_calibrates_it_and_stops(tmp_path: Path, capsys):

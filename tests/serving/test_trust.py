@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -64,4 +65,16 @@ def test_it_is_stored_and_read_again(tmp_path: Path):
 def test_a_damaged_file_is_named(tmp_path: Path, text: str):
     (tmp_path / "trust.json").write_text(text)
     with pytest.raises(DataError, match=r"trust\.json .*; run acid calibrate again"):
+        Trust.load(tmp_path / "trust.json")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("threshold", 10**400), ("threshold", None), ("level", "x"), ("caught", [1]), ("auroc", [0.5]), ("made_with", 3)],
+)
+def test_values_that_make_no_sense_are_named(tmp_path: Path, name: str, value: object):
+    calibrated(np.arange(50.0), np.arange(30.0, 60.0)).save(tmp_path / "trust.json")
+    content = json.loads((tmp_path / "trust.json").read_text()) | {name: value}
+    (tmp_path / "trust.json").write_text(json.dumps(content))
+    with pytest.raises(DataError, match=r"is not a calibration .*; run acid calibrate again"):
         Trust.load(tmp_path / "trust.json")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -21,10 +20,9 @@ SLOW = pytest.param("navigation", marks=pytest.mark.slow)
 
 @pytest.mark.parametrize("name", [*NAMES, SLOW])
 def test_a_committed_table_is_written_again_from_its_rows(name: str, tmp_path: Path):
-    table = TABLES[name]
-    for task in {study.task for study in table.studies}:
-        shutil.copytree(RESULTS / task, tmp_path / task)
-    text = write(Findings(table, Options(tmp_path)))
+    for folder in filter(Path.is_dir, RESULTS.iterdir()):  # a claim may be about the rows of other tables too
+        (tmp_path / folder.name).symlink_to(folder)
+    text = write(Findings(TABLES[name], Options(tmp_path)))
     assert text + "\n" == (RESULTS / f"{name}.md").read_text()
     assert json.loads((tmp_path / f"{name}.json").read_text()) == json.loads((RESULTS / f"{name}.json").read_text())
 

@@ -14,7 +14,16 @@ from table_rows import cells, write_rows
 from acid.report import Measured
 from acid.tables import Findings, Options, write
 from acid.tables import deformable as table_module
-from acid.tables.deformable import DEFORMABLE, curve, judge_both, judge_proposal, plateaus
+from acid.tables.deformable import (
+    DEFORMABLE,
+    TASKS,
+    curve,
+    judge_both,
+    judge_proposal,
+    judge_pushes,
+    judge_tracking,
+    plateaus,
+)
 from acid.tables.table import Line
 
 NEAR, SMALL, FAR = DEFORMABLE.studies[:3]  # rope: one push at a time, the same from a proposal, five
@@ -73,7 +82,7 @@ def test_the_table_is_written_with_the_published_numbers_beside(findings: Findin
 
 def test_the_plateau_of_original_is_reached_sooner(findings: Findings):
     assert plateaus(findings) == [
-        "rope, one push at a time: Original's lowest mean, 1.850, is reached (within 2 %) by Original after 3 pushes; "
+        "Rope, one push at a time: Original's lowest mean, 1.850, is reached (within 2 %) by Original after 3 pushes; "
         "ACID after 1. ACID against Original after each push: -0.500 [-0.500, -0.500]; -0.700 [-0.700, -0.700]; "
         "-0.700 [-0.700, -0.700]; -0.800 [-0.800, -0.800]"
     ]
@@ -88,7 +97,7 @@ def test_longer_plans_are_compared_among_themselves(findings: Findings):
         difference = found[horizon, "acid"].difference("chamfer")
         assert difference is not None
         assert difference.difference == pytest.approx(-0.8)
-    assert "rope, 5 pushes a plan: Original's lowest mean, 2.250, is reached" in write(findings)
+    assert "Rope, 5 pushes a plan: Original's lowest mean, 2.250, is reached" in write(findings)
 
 
 def test_a_plateau_that_is_never_reached_is_told(findings: Findings):
@@ -112,23 +121,48 @@ def test_the_claim_is_about_both_tasks(tmp_path: Path):
         add(both, "original", [2.0, 1.9], study)
         add(both, "acid", [2.0, 1.2], study)
     told = str(judge_both(both))
-    assert told.startswith("confirmed at this scale; rope -0.700 [-0.700, -0.700]; granular -0.700")
+    assert told.startswith("confirmed at this scale. Both gain for certain.")
+    assert told.endswith("(10 cm): Rope -0.7 [-0.7, -0.7]; Granular -0.7 [-0.7, -0.7].")
     add(both, "acid", [2.0, 1.9], granular)
-    assert str(judge_both(both)).startswith("not confirmed")
+    found = judge_both(both)
+    assert found is not None
+    assert found.kind == "not confirmed"
+    assert "Granular is equal to Original in every episode." in found.reason
+
+
+def test_claims_about_pushes_and_about_what_is_imagined(tmp_path: Path):
+    """ACID is where Original ends after one push, and imagines what happens; Original imagines too much."""
+    both = Findings(DEFORMABLE, Options(tmp_path))
+    assert (judge_tracking(both), judge_pushes(both, TASKS, 1)) == (None, None)
+    for study in (NEAR, DEFORMABLE.studies[3]):
+        add(both, "original", [2.0, 1.9, 1.5, 1.5], study, imagined=(1.0, 1.0, 1.0))
+        add(both, "acid", [2.0, 1.4, 1.4, 1.4], study, imagined=(1.4, 1.4, 1.4))
+    assert str(judge_tracking(both)).startswith("confirmed")
+    found = judge_pushes(both, TASKS, 1)
+    assert found is not None
+    assert found.kind == "confirmed"
+    assert "after 1 of 3 pushes on Rope (95 % interval 1 to 1)" in found.reason
+    add(both, "acid", [2.0, 1.6, 1.4, 1.4], NEAR, imagined=(9.0, 9.0, 9.0))
+    assert str(judge_tracking(both)).startswith("contradicted")
+    assert [str(judge_pushes(both, TASKS, most)).split(" at ")[0] for most in (1, 2)] == ["contradicted", "confirmed"]
+    add(both, "acid", [2.0, 1.9, 1.9, 1.9], NEAR)
+    assert "never on Rope" in str(judge_pushes(both, TASKS, 3))
 
 
 def test_a_small_search_from_a_proposal_is_compared_with_all_of_acids(findings: Findings):
     assert judge_proposal(findings) is None
     add(findings, "proposal-acid", [2.0, 1.9, 1.9, 1.9, 1.9], SMALL)
-    assert str(judge_proposal(findings)) == "contradicted at this scale; rope +1.200 [+1.200, +1.200]."
+    assert str(judge_proposal(findings)) == (
+        "contradicted at this scale. Rope is worse than ACID's usual search for certain. "
+        "Differences in Chamfer distance (10 cm): Rope +1.2 [+1.2, +1.2]."
+    )
 
 
 def test_the_figure_has_a_panel_per_setting_that_was_run(findings: Findings, tmp_path: Path, monkeypatch):
     drawn: list[Any] = []
     monkeypatch.setattr(table_module, "error_over_steps", lambda path, panels, **_: drawn.append((path, panels)))
-    monkeypatch.setattr(table_module, "draw_median_gain", lambda *arguments: tmp_path / f"{arguments[-1]}.png")
     paths = DEFORMABLE.draw(findings, tmp_path)
-    assert [path.name for path in paths] == ["deformable-chamfer.png", "deformable-rope.png"]
+    assert [path.name for path in paths] == ["deformable-chamfer.png"]
     ((_, panels),) = drawn
-    assert list(panels) == ["rope, one push at a time"]
-    assert [look.label for look in panels["rope, one push at a time"]] == ["Original", "ACID", "No-op"]
+    assert list(panels) == ["Rope, one push at a time"]
+    assert [look.label for look in panels["Rope, one push at a time"]] == ["Original", "ACID", "No-op"]

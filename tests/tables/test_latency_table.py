@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from table_rows import cells, write_rows
 
 from acid.errors import DataError
-from acid.tables import Findings, Options, Study, write
-from acid.tables.latency import LATENCY, _made_of, file_of, load, measure, net_compute
+from acid.planning import Adaptive, Cost, draw_pool
+from acid.tables import Findings, Options, Study, published_sizes, write
+from acid.tables.latency import LATENCY, file_of, load, measure, net_compute, subjects
 from acid.tables.robustness import BUDGETS, _acid, _original
 
 SMALL = {"samples": 6, "iterations": 2, "elites": 2}
@@ -20,8 +22,7 @@ SMALL = {"samples": 6, "iterations": 2, "elites": 2}
 def keep(findings: Findings) -> None:
     """A verifier that takes a quarter of the rollout's time."""
     entries = {
-        f"{s.task}/{s.model}": {"made_of": _made_of(findings, s), "rollout": [0.4] * 3, "verifier": [0.1] * 3}
-        for s in findings.studies
+        one.name: {"made_of": one.made_of, "rollout": [0.4] * 3, "verifier": [0.1] * 3} for one in subjects(findings)
     }
     file_of(findings).write_text(json.dumps(entries))
 
@@ -31,7 +32,8 @@ def test_times_and_their_ratio_are_told_beside_the_papers(tmp_path: Path):
     assert "not evaluated yet" in write(findings)
     keep(findings)
     rows = {(row[0], row[1]): row for row in cells(write(findings))}
-    assert len(rows) == 9
+    assert len(rows) == 9 + 3
+    assert rows["DINO-WM", "published size"][-1] == "39.4%"
     assert rows["Le-WM", "Cube"][4:] == [
         "400.0 [400.0, 400.0]",
         "100.0 [100.0, 100.0]",
@@ -57,7 +59,18 @@ def test_net_compute_counts_candidates_and_pushes_and_the_verifier(tmp_path: Pat
     assert "with 0.62 × [0.62, 0.62] of its compute (paper: 0.7 ×)" in write(findings)
 
 
-def test_an_iteration_is_measured_once(tmp_path: Path):
+@pytest.mark.parametrize("name", published_sizes.SIZES)
+def test_networks_of_the_published_size_plan(name: str):
+    kit, problem = published_sizes.build(name)
+    small = replace(published_sizes.spec(name), samples=2, elites=1)
+    cost = Cost([kit.goal(), kit.consistency(Adaptive(1.0))])
+    with torch.no_grad():
+        terms = draw_pool(kit.planner(cost, small), problem, seed=0).evaluate(cost).terms
+    assert all(value.shape == (1, 2) and value.isfinite().all() for value in terms.values())
+
+
+def test_an_iteration_is_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(published_sizes, "SIZES", {})
     table = replace(LATENCY, studies=(Study("reacher", "lewm", (), SMALL),))
     findings = Findings(table, Options(tmp_path))
     measure(findings, lambda done, total: None)

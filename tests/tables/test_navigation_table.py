@@ -143,10 +143,12 @@ def test_the_claim_is_about_both_families_of_candidates(findings: Findings) -> N
         assert judge_gain(findings) is None
         add(findings, study, "original", 2.0)
         add(findings, study, "acid", 1.5)
-    assert str(judge_gain(findings)).startswith("confirmed at this scale; arc -0.500 [-0.500, -0.500]; line -0.500")
+    assert str(judge_gain(findings)).startswith("confirmed at this scale. Both gain for certain.")
     assert correlations(findings)["arc"]["rank_goal"].mean == 0.5
     add(findings, LINE, "acid", 2.0)
-    assert str(judge_gain(findings)).startswith("not confirmed at this scale; arc")
+    assert str(judge_gain(findings)).startswith(
+        "not confirmed at this scale. 1 of 2 gains for certain (Navigation with arcs)."
+    )
     add(findings, ARC, "turn", 1.0)
     assert against_turn(findings)["arc", 1].difference == pytest.approx(0.5)
 

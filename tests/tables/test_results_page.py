@@ -18,7 +18,7 @@ STUDIES = (Study("reacher", "lewm", ("original", "acid")), Study("cube", "lewm",
 
 def judge(findings: Findings) -> Verdict | None:
     found = findings.compare(STUDIES[0], "acid", "original", "success")
-    return None if found is None else Verdict("contradicted", f"{found.difference:+.1f} on {found.n}.")
+    return None if found is None else Verdict("contradicted", f"{found.difference:+.1f} on {found.n}.", "Some.")
 
 
 TABLE = Table(
@@ -29,7 +29,7 @@ TABLE = Table(
     legend=("n: episodes",),
     columns=(Column("condition", lambda line: line.condition), Column("n", lambda line: str(line.n))),
     texts=1,
-    claims=(Claim("It helps.", judge), Claim("Always.", lambda findings: None, published=False)),
+    claims=(Claim("It helps.", judge, paper="+4."), Claim("Always.", lambda findings: None, published=False)),
 )
 
 
@@ -53,7 +53,8 @@ def test_a_table_with_some_rows_says_what_is_missing(tmp_path: Path):
     assert not section.empty
     assert section.missing == ["lewm on cube (cem-n300-j30-k30-h5) (not evaluated yet)"]
     assert [one.verdict for one in section.judged] == ["contradicted", "not run yet"]
-    assert section.judged[0].reason == "-0.8 on 4."
+    first = section.judged[0]
+    assert (first.reason, first.paper, first.numbers) == ("-0.8 on 4.", "+4.", "Some.")
     text = render(found)
     assert "<td>acid</td>" in text
     assert "Partly run." in text

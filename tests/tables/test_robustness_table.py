@@ -73,7 +73,9 @@ def test_a_budget_that_loses_contradicts(findings: Findings):
     found = judge_budgets(findings)
     assert found is not None
     assert found.kind == "contradicted"
-    assert "pldm N 50 -45.0%" in found.reason
+    assert "PLDM N 50 is worse than Original for certain." in found.reason
+    assert "outside our interval for PLDM N 50 (+18)" in found.reason
+    assert "PLDM N 50 -45.0 [" in found.numbers
 
 
 def test_few_candidates_match_if_they_are_hardly_worse(findings: Findings):

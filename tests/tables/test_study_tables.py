@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from table_rows import cells, write_rows
 
 from acid.tables import Findings, Options, write
+from acid.tables.navigation import NAVIGATION
 from acid.tables.outlook import outlook
-from acid.tables.studies import EULER, EULER_TABLE, LIMITS, ONE_LAMBDA, SWAP, TRANSFER, judge_one_step, judge_transfer
+from acid.tables.studies import (
+    EULER,
+    EULER_TABLE,
+    LIMITS,
+    ONE_LAMBDA,
+    SWAP,
+    TRANSFER,
+    judge_one_step,
+    judge_transfer,
+    judge_weakens,
+)
 
 N = 40
 
@@ -29,7 +41,8 @@ def test_one_step_suffices_unless_another_way_is_better(tmp_path: Path):
     found = judge_one_step(findings)
     assert found is not None
     assert found.kind == "contradicted"
-    assert "10-steps, lewm reacher +25.0%" in found.reason
+    assert found.reason == "10-steps, Le-WM Reacher: better than one step for certain."
+    assert "10-steps, Le-WM Reacher +25.0 [" in found.numbers
 
 
 def test_disturbed_conditions_are_compared_with_a_disturbed_baseline(tmp_path: Path):
@@ -40,7 +53,7 @@ def test_disturbed_conditions_are_compared_with_a_disturbed_baseline(tmp_path: P
     rows = {row[2]: row for row in cells(write(findings))}
     assert rows["original-masked"][6] == "-"
     assert rows["acid-masked"][6].startswith("+50.0%")
-    assert [claim.judge(findings) for claim in LIMITS.claims] == [None, None]  # other cells are missing
+    assert [claim.judge(findings) for claim in LIMITS.claims] == [None] * 3  # other cells are missing
 
 
 def test_a_borrowed_verifier_has_to_gain_over_original(tmp_path: Path):
@@ -63,6 +76,24 @@ def tried(tmp_path: Path) -> Findings:
             ]
             write_rows(findings, study, "acid", episodes, lam=lam, split="select")
     return findings
+
+
+def test_a_disturbance_weakens_acid_if_its_gain_is_smaller_than_without(tmp_path: Path):
+    """ACID gains 20 of 40 undisturbed, and 4 under every disturbance."""
+    findings = Findings(LIMITS, Options(tmp_path))
+    assert judge_weakens(findings) is None
+    for study in findings.studies:
+        for name, wins in zip(study.conditions, (10, 14), strict=True):
+            add(findings, study, name, wins)
+        plain = replace(study, conditions=("original", "acid"), baseline="original")
+        for name, wins in zip(plain.conditions, (10, 30), strict=True):
+            add(findings, plain, name, wins)
+    found = judge_weakens(findings)
+    assert found is not None
+    assert found.kind == "confirmed"
+    assert "Le-WM Reacher masked -40.0 [" in found.numbers
+    add(findings, findings.studies[0], "acid-masked", 30)
+    assert str(judge_weakens(findings)).startswith("not confirmed")
 
 
 def test_one_lambda_serves_both_tasks(tried: Findings):
@@ -96,3 +127,17 @@ def test_the_outlook_counts_what_is_missing_and_knows_the_time(tmp_path: Path):
     assert after.cpu_seconds is None  # of the other cells
     only = outlook(Findings(SWAP, Options(tmp_path, tasks=("cube",), models=("lewm",), episodes=4)))
     assert only.cpu_seconds == pytest.approx(only.episodes * 9.5)
+
+
+def test_conditions_that_rank_the_same_candidates_are_counted_as_one_search(tmp_path: Path):
+    """NWM's rollouts are imagined once for all conditions of a family, so its many rows cost few searches."""
+    line = [study for study in NAVIGATION.studies if study.spec().candidates == "line"]
+    findings = Findings(replace(NAVIGATION, studies=tuple(line)), Options(tmp_path, episodes=4))
+    first = outlook(findings)
+    assert first.searches == 4
+    assert first.episodes > 40
+    write_rows(findings, line[0], "original", [{"plan_cpu_seconds": 9.0}] * 3)
+    left = outlook(findings)
+    assert (left.episodes, left.searches) == (first.episodes - 3, 4)  # the others still need all four
+    assert left.cpu_seconds == pytest.approx(left.episodes * 0.5 + 4 * 9.0)
+    assert str(left) == f"{left.episodes} episodes of 4 searches, about 0.0 CPU hours"

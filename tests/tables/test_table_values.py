@@ -316,3 +316,25 @@ def test_it_runs_what_is_missing_and_resumes(tmp_path: Path):
     reproduce(findings, Local(), lambda done, total: None)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.jsonl")} == before
     assert [row[:3] for row in cells(write(findings))] == [["reacher", name, "1"] for name in WINS]
+
+
+def test_a_metric_that_no_row_has_is_named(findings: Findings):
+    wrong = Findings(replace(TABLE, metrics=("success", "missed_step")), findings.options)
+    with pytest.raises(DataError, match="table 'tiny' has a number called 'missed_step'; did you mean 'missed_steps'"):
+        write(wrong)
+
+
+@pytest.mark.parametrize(
+    ("study", "complaint"),
+    [
+        (replace(REACHER, sizes={"sample": 6}), "the search 'cem' has no sample; did you mean 'samples'"),
+        (replace(REACHER, options={"tolerence": 0.1}), "the search 'cem' has no tolerence; did you mean 'tolerance'"),
+    ],
+)
+def test_an_unknown_size_or_option_of_a_study_is_named(study: Study, complaint: str):
+    with pytest.raises(AcidError, match=complaint):
+        study.spec()
+
+
+def test_any_option_of_the_search_can_be_set():
+    assert replace(REACHER, options={"tolerance": 0.1}).spec().options == {"tolerance": 0.1}

@@ -10,7 +10,17 @@ from table_rows import cells, write_rows
 from acid.evaluation import Bench, Cell, condition
 from acid.planning import Adaptive, Constant
 from acid.tables import Findings, Options, Study, write
-from acid.tables.weighting import TASKS, WEIGHTING, WEIGHTS, _study, charts, judge_adaptive, judge_constants
+from acid.tables.weighting import (
+    PUBLISHED,
+    TASKS,
+    WEIGHTING,
+    WEIGHTS,
+    _study,
+    charts,
+    judge_adaptive,
+    judge_best_differs,
+    judge_constants,
+)
 
 N = 40
 
@@ -42,11 +52,30 @@ def test_no_constant_improves_all_until_one_does(findings: Findings):
     found = judge_constants(findings)
     assert found is not None
     assert found.kind == "confirmed"
-    assert "The paper's own w 10 improves all three" in found.reason
     add(findings, _study("cube", 10.0), 12)
-    assert str(judge_constants(findings)).startswith("not confirmed at this scale; here w 10 improves all three")
+    assert str(judge_constants(findings)).startswith(
+        "not confirmed at this scale. Here w 10 has higher means on all three"
+    )
     add(findings, _study("cube", 10.0), 30)
     assert str(judge_constants(findings)).startswith("contradicted")
+
+
+def test_the_page_says_that_the_papers_table_contradicts_its_sentence(findings: Findings):
+    """+2, +2 and +6 with w 10, whether ours has been run or not."""
+    claim = WEIGHTING.claims[0]
+    assert all(PUBLISHED[task][WEIGHTS.index(10.0)] > 0 for task in TASKS)
+    assert "w 10 improves Cube, Push-T and Reacher by +2, +2 and +6 points" in claim.paper
+    for options in (findings.options, Options(findings.options.results / "new")):
+        assert claim.paper in write(Findings(WEIGHTING, options))
+
+
+def test_the_best_constant_differs_if_that_of_another_task_is_certainly_worse(findings: Findings):
+    found = judge_best_differs(findings)
+    assert found is not None
+    assert found.kind == "not confirmed"
+    add(findings, _study("cube", 5.0), 40)
+    assert str(judge_best_differs(findings)).startswith("confirmed")
+    assert judge_best_differs(Findings(WEIGHTING, Options(findings.options.results / "new"))) is None
 
 
 def test_the_adaptive_weight_is_compared_with_each_constant(findings: Findings):
@@ -56,7 +85,8 @@ def test_the_adaptive_weight_is_compared_with_each_constant(findings: Findings):
     found = judge_adaptive(findings)
     assert found is not None
     assert found.kind == "contradicted"
-    assert "over w 3 -25.0%" in found.reason
+    assert "over w 3 is worse than a constant for certain." in found.reason
+    assert "over w 3 -25.0 [" in found.numbers
     assert judge_adaptive(Findings(WEIGHTING, Options(findings.options.results / "new"))) is None
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from acid import tasks
 from acid.data import Episodes
-from acid.errors import DataError
+from acid.errors import DataError, ShapeError
 from acid.tasks import collect as collecting
 from acid.tasks.collect import Collection, collect, record_episode
 
@@ -122,13 +122,22 @@ def test_another_collections_parts_and_existing_files_are_refused(tmp_path):
     with pytest.raises(DataError, match="is being written by another process"):
         collect(SMALL, out)
     lock.close()
-    with pytest.raises(DataError, match="parts of another collection"):
+    (tmp_path / "data.h5.parts" / "0000000.h5").write_bytes(b"")
+    with pytest.raises(DataError, match=r"parts of another collection, '\{.episodes"):
         collect(replace(SMALL, seed=8), out)
     out.write_bytes(b"")
     with pytest.raises(DataError, match="exists already"):
         collect(SMALL, out)
     with pytest.raises(DataError, match="episodes must be at least 1, got 0"):
         Collection(episodes=0)
+    for size in (0, 10**6):
+        with pytest.raises(ShapeError, match=f"image size must be 8 to 4096 pixels, got {size}"):
+            Collection(size=size)
+
+
+def test_a_collection_that_failed_before_its_first_part_is_in_nobodys_way(tmp_path):
+    collecting._claim(tmp_path / "data.h5.parts", replace(SMALL, seed=8)).close()
+    assert collect(SMALL, tmp_path / "data.h5", processes=1).is_file()
 
 
 def test_shrinking_averages_squares():

@@ -261,7 +261,7 @@ def test_bad_actions_and_states_are_named(task):
         task.advance(np.array([0, 0, np.inf, 0, 0]))
     with pytest.raises(ShapeError, match="cube state has 81 numbers, got shape \\[5\\]"):
         task.set_state(np.zeros(5))
-    with pytest.raises(ShapeError, match="image size must be at least 8"):
+    with pytest.raises(ShapeError, match="image size must be 8 to 4096 pixels"):
         tasks.make("cube", size=7)
 
 

@@ -201,7 +201,7 @@ def test_bad_actions_and_states_are_named(task):
         task.set_state(np.zeros(5))
     with pytest.raises(ShapeError, match="state must be finite, got 1 that are not"):
         task.set_state(np.r_[np.nan, np.ones(STATE[task.name] - 1)])
-    with pytest.raises(ShapeError, match="image size must be at least 8"):
+    with pytest.raises(ShapeError, match="image size must be 8 to 4096 pixels"):
         tasks.make(task.name, size=7)
     if task.name == "granular":
         with pytest.raises(ShapeError, match="positive radii"):

@@ -317,7 +317,7 @@ def test_bad_actions_states_and_sizes_are_named(task):
         task.advance(np.array([0, np.nan]))
     with pytest.raises(ShapeError, match="pusht state has 10 numbers, got shape \\[5\\]"):
         task.set_state(np.zeros(5))
-    with pytest.raises(ShapeError, match="image size must be at least 8"):
+    with pytest.raises(ShapeError, match="image size must be 8 to 4096 pixels"):
         tasks.make("pusht", size=4)
 
 

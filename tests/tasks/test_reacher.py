@@ -120,7 +120,7 @@ def test_bad_actions_and_states_are_named(task):
         task.advance(np.array([0, np.nan]))
     with pytest.raises(ShapeError, match="reacher state has"):
         task.set_state(np.zeros(5))
-    with pytest.raises(ShapeError, match="image size must be at least 8"):
+    with pytest.raises(ShapeError, match="image size must be 8 to 4096 pixels"):
         tasks.make("reacher", size=0)
     with pytest.raises(UnknownNameError, match="did you mean 'reacher'"):
         tasks.make("recher")

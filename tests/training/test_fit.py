@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,6 +166,31 @@ def test_pldm_trains_with_an_action_head_that_planning_never_sees(blobs: Path, t
     assert any(name.startswith("loss.inverse") for name in state)
 
 
+def test_a_decoder_may_see_other_episodes_than_the_model_and_tells_which(blobs: Path, tmp_path: Path) -> None:
+    other = toys.blobs(tmp_path / "other.h5", seed=1)
+    fit(LEWM, blobs, tmp_path / "cell")
+    told = checkpoint.load(fit(small("decoder", "lewm"), other, tmp_path / "cell")).metadata
+    assert told["partition"] == partition(Episodes(other)).as_dict()
+    assert told["partition"] != checkpoint.load(tmp_path / "cell" / "model").metadata["partition"]
+    assert told["validation"].keys() == {"error", "error_of_mean_picture"}
+    with pytest.raises(DataError, match="model was trained with fingerprint"):
+        fit(small("verifier", "lewm", network=SMALL), other, tmp_path / "cell")
+
+
+def test_a_decoder_draws_what_moves_bolder_with_more_focus(blobs: Path, tmp_path: Path) -> None:
+    fit(LEWM, blobs, tmp_path)
+    recipe = small("decoder", "lewm")
+    recipe = replace(recipe, loop=replace(recipe.loop, steps=40, learning_rate=1e-2))
+    brightest = []
+    for focus in (0.0, 50.0):
+        folder = fit(replace(recipe, loss=replace(recipe.loss, focus=focus)), blobs, tmp_path)
+        frames = torch.from_numpy(Episodes(blobs).episode(0)["pixels"])
+        drawn = models.load_decoder(folder).pixels(models.load(tmp_path / "model").encode(frames))
+        brightest.append(float(drawn[..., 0].float().mean()))
+        shutil.rmtree(folder)
+    assert brightest[1] > 1.5 * brightest[0]
+
+
 def test_a_replaced_dataset_of_the_same_length_uses_no_stale_latents(blobs: Path, tmp_path: Path) -> None:
     fit(LEWM, blobs, tmp_path / "a")
     before = load_latents(job(tmp_path / "a", blobs)).latents
@@ -205,6 +231,7 @@ def test_wrong_pairings_are_refused(cell: Path, reacher: Path, blobs: Path, tmp_
             {"network": replace(LEWM.network, action_size=3)},
             r"network\.action_size follows from the data, which say 10",
         ),
+        ({"frameskip": 1}, "frameskip=1, but the task 'reacher' makes 5 .* per model step: pass --frameskip 5"),
         ({"mirror": True}, "it is not known what a mirror does to the actions of a lewm"),
     ],
 )

@@ -119,3 +119,12 @@ def test_options_that_a_recipe_does_not_have_are_refused(option: list[str], caps
         train_command(["model", "lewm", *option])
     assert stopped.value.code == 2
     assert option[0].strip("-").split(".")[-1] in "".join(capsys.readouterr())
+
+
+def test_the_task_of_a_dataset_is_not_taken_for_another(
+    blobs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    train_command(["model", "lewm", "--data", str(blobs), "--steps", "1", "--batch-size", "4", "--device", "cpu"])
+    assert "wrote runs/blobs/lewm/model" in capsys.readouterr().out
+    assert checkpoint.load(Path("runs/blobs/lewm/model")).metadata["task"] == "blobs"

@@ -26,6 +26,12 @@ def test_shipped_cards_are_what_the_command_writes(name: str, tmp_path: Path):
     )
     for told in ("verifier: error / action variance", "CPU minutes", f"acid collect {task} ", f"--task {task}"):
         assert told in written
+    if name in ("pusht/lewm", "pusht/pldm", "cube/lewm", "cube/pldm", "reacher/pldm"):
+        drawn = checkpoint.load(ASSETS / name / "decoder").metadata["validation"]
+        share = drawn["error"] / drawn["error_of_mean_picture"]
+        assert f"| decoder: squared error of drawing / that of the mean picture | {share:.3f} |" in written
+        assert f"--seed 1 --out data/{task}-decoder.h5" in written  # it saw other episodes than the model
+    assert written.count("# by an earlier recipe") == (name == "reacher/lewm")  # its decoder
     if model == "nwm":
         assert f"| psnr imagined | {stored['validation']['psnr_imagined_1']:.3g} |" in written
         assert "tokenizer: perceptual mean image" in written

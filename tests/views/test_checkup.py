@@ -21,7 +21,7 @@ from acid.planning import ActionConsistency
 from acid.tasks.collect import Collection, record_episode
 from acid.types import ActionScaler
 from acid.verifier import Directions, Verifier
-from acid.views.checkup import LAMBDAS, Checkup, Seen, _measure, _unseen, check_up, keep_directions, suggest
+from acid.views.checkup import LAMBDAS, Checkup, Encoded, _measure, _unseen, check_up, keep_directions, suggest
 
 SCALER = ActionScaler((0.0, 0.0), (1.0, 1.0))
 
@@ -59,7 +59,7 @@ class Line(Kit):
 def found(bias: float = 0.0, *, blind: bool = False) -> Checkup:
     actions = torch.randn(40, 5, 2, generator=torch.Generator().manual_seed(0))
     latents = torch.cat([torch.zeros(40, 1, 1), actions[..., :1].cumsum(1)], 1)[..., None]
-    seen = Seen(latents[:, 0], latents, actions)
+    seen = Encoded(latents[:, 0], latents, actions)
     kit = Line(World(bias), Inverse(blind), {})
     return _measure(kit, seen, pool=16, title=("line", "toy", "all"), progress=lambda done, total: None)
 

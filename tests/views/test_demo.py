@@ -35,7 +35,7 @@ def test_reacher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     )
     assert told[-1] == (8, 8)  # four conditions on two problems
     names = ("| original ", "| acid ", "| proposal-acid ", "| noop ")
-    for shown in (*names, "2 held-out problems", "λ = 0.2", "acid: cem-n6-j2-k2; proposal-acid: cem-n30-j5-k5-x1s"):
+    for shown in (*names, "Held-out problems: 2,", "λ = 0.2", "acid: cem-n6-j2-k2; proposal-acid: cem-n30-j5-k5-x1s"):
         assert shown in text
     assert [path.name for path in looked_at(text)] == ["demo.png", "demo.gif", "demo.mp4", "success.png"]
     rows = read_rows(sorted(tmp_path.glob("rows/*/*/*/*.jsonl")))
@@ -65,7 +65,7 @@ def test_the_clearest_problem_is_shown_and_the_rule_is_told():
     acid = [row(k, success=k in (0, 3), final_error=(0.5, 0.1, 1.0, 0.2, 0.05)[k]) for k in range(5)]
     instance, rule = demo.clearest("ACID", original, acid)
     assert instance == "i3"  # reached by ACID alone, with the smaller error
-    assert rule.startswith("of the 2 that ACID reached and Original missed (the other way round: 1), ACID's final")
+    assert rule.startswith("of the 2 that only ACID reached (1 only Original), it has the smallest")
     assert demo.clearest("ACID", original, original)[1].startswith("of all, because ACID reached none")
     judged = [[replace(row, metric="chamfer") for row in rows] for rows in (original, acid)]
     instance, rule = demo.clearest("ACID", *judged)

@@ -50,7 +50,7 @@ def test_the_same_problem_gives_the_same_numbers_whatever_the_others(found: Diag
 
 def test_the_table_names_what_it_measures(found: Diagnosis):
     text = found.text()
-    assert text.startswith("| reacher lewm, λ 0.2, 4 problems")
+    assert text.startswith("| reacher lewm, λ 0.2, problems: 4")
     for title in ("linear probe of shoulder", "verifier: error", "rank correlation: goal cost", "σ_g / σ_a"):
         assert title in text
 
@@ -66,7 +66,7 @@ def test_every_kind_of_cell_can_be_diagnosed(navigation_folder: Path, monkeypatc
     spec = SearchSpec("cem", 6, 1, 2, 8, "arc", 2)
     paths = diagnose(Cell("navigation", "nwm", navigation_folder), problems=1, spec=spec)
     assert (paths.action_size, paths.latent_size, paths.probes) == (3, 3, {})
-    assert "navigation nwm, λ 0.5, 1 problems" in paths.text()
+    assert "navigation nwm, λ 0.5, problems: 1" in paths.text()
     assert set(paths.problems[0].executed) == {"original", "acid"}
 
 

@@ -22,7 +22,7 @@ def test_a_plan_is_told_step_by_step():
     heading, titles, *steps, end = show_plan(REACHER, 0, SPEC, lam=0.5).splitlines()
     assert heading.startswith("reacher with lewm, problem 0 (e")
     assert heading.endswith("): ACID, λ 0.5")
-    assert titles == "step  residual  error after it (rad)"
+    assert titles == "step  residual  error after it (in rad)"
     assert [line.split()[0] for line in steps] == ["1", "2", "3"]
     assert all(float(value) >= 0 for line in steps for value in line.split()[1:])
     assert "goal not reached within this plan" in end or "goal reached within this plan" in end

@@ -15,7 +15,7 @@ from acid.errors import AcidError, AcidWarning, look_up
 
 
 class Command(NamedTuple):
-    """Where a command is, what it does, and the extras without which it cannot begin."""
+    """Where the code of a command is, what the command does, and which extras it needs."""
 
     target: str  # module:class, whose options tyro reads, or module:function of the arguments
     about: str
@@ -32,7 +32,9 @@ COMMANDS = {
     "plan": Command("acid.cli.plan:Plan", "plan one held-out problem and show the plan", ("evaluation",)),
     "collect": Command("acid.cli.data:Collect", "collect episodes of a task", ("data",)),
     "import": Command("acid.cli.data:Import", "turn a dataset of another format into one of this library", ("data",)),
-    "convert": Command("acid.cli.data:Convert", "turn a published Le-WM, PLDM or DINO-WM into a checkpoint", ("data",)),
+    "convert": Command(
+        "acid.cli.data:Convert", "turn a published world model or tokenizer into a checkpoint", ("data",)
+    ),
     "train": Command("acid.cli.train:train_command", "train one part of a cell", ("evaluation",)),
     "eval": Command("acid.cli.evaluate:Evaluate", "compare conditions on held-out, paired episodes", ("evaluation",)),
     "results": Command("acid.cli.evaluate:Results", "summarise what is in a folder of results", ("evaluation",)),
@@ -76,7 +78,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def usage() -> str:
-    """What there is, at a glance."""
+    """The list of commands."""
     width = max(map(len, COMMANDS))
     return "\n".join(
         [

@@ -1,4 +1,4 @@
-"""`acid collect`, `acid import` and `acid convert`: what training and planning start from."""
+"""`acid collect`, `acid import` and `acid convert`: get datasets and published world models."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import tyro
 
 from acid.cli.options import By, Workers
 from acid.cli.progress import bar
+from acid.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Import:
     camera: str | None = None
     """Which camera of a lerobot dataset, or several with commas: the first becomes pixels, others pixels_NAME."""
     names: Path | None = None
-    """Of an nwm dataset: a file with the names of the trajectories to take, e.g. the traj_names.txt of a split."""
+    """For nwm: a file that lists the trajectories to import, such as the traj_names.txt of a split."""
 
     def run(self) -> None:
         from acid.data import import_episodes
@@ -67,33 +68,49 @@ class Import:
 
 @dataclass(frozen=True)
 class Convert:
-    """Turn a published Le-WM, PLDM or DINO-WM into a checkpoint of this library."""
+    """Turn a published world model into a checkpoint of this library. The formats are:
+
+    Le-WM, PLDM: a folder with config.json and weights.pt, as stable-worldmodel writes it
+
+    PLDM: NAME_weight.ckpt or NAME_object.ckpt
+
+    DINO-WM: checkpoints/model_latest.pth or model_EPOCH.pth
+
+    NWM on the tokens of CompACT: checkpoints/latest.pth.tar or STEP.pth.tar, with --tokenizer
+
+    CompACT's tokenizer: checkpoints/NAME.ckpt, without --data
+    """
 
     published: Annotated[Path, tyro.conf.Positional]
-    """A folder with config.json and weights.pt, NAME_weight.ckpt or NAME_object.ckpt, or checkpoints/model_*.pth."""
-    data: Path
-    """The dataset it was trained on, for the action statistics."""
+    """The folder with the published files."""
     out: Path
-    """The checkpoint, e.g. runs/TASK/lewm/model, so that the cell's other parts can be trained."""
+    """Where to write the checkpoint, e.g. runs/TASK/lewm/model, so that the cell's other parts can be trained."""
+    data: Path | None = None
+    """The dataset it was trained on, for the action statistics; a tokenizer needs none."""
     task: str | None = None
-    """What it was trained for, if that is a task of this library."""
+    """The task it was trained for, if this library has that task."""
     held_out: float = 0.0
-    """Share of that dataset's episodes that verifiers shall not see."""
+    """Share of the dataset's episodes on which no verifier may be trained."""
     weights: str | None = None
-    """Which file of weights, where the folder has several."""
+    """Which file of weights, if the folder has several."""
     encoder: str | None = None
-    """Of a DINO-WM: a folder with DINOv2 ViT-S/14; default: facebook/dinov2-small, if it is in the cache."""
+    """For a DINO-WM: a folder with DINOv2 ViT-S/14; default: facebook/dinov2-small from the local cache. For a
+    tokenizer: a folder with DINOv3 ViT-B/16; default: facebook/dinov3-vitb16-pretrain-lvd1689m."""
+    tokenizer: Path | None = None
+    """For an NWM: the checkpoint of its tokenizer, which is converted first."""
+    image_size: int | None = None
+    """For a tokenizer: pixels along each side of the images given to DINOv3; default: as in its own training."""
 
     def run(self) -> None:
-        from acid.integrations.published import convert
+        from acid.integrations.published import convert, convert_tokenizer
 
-        convert(
-            self.published,
-            self.data,
-            self.out,
-            task=self.task,
-            held_out=self.held_out,
-            weights=self.weights,
-            encoder=self.encoder,
-        )
+        chosen = {"task": self.task, "weights": self.weights, "encoder": self.encoder}
+        if self.data is None:
+            if self.tokenizer is not None or self.held_out:
+                raise DataError("--tokenizer and --held-out are for a world model, which needs --data too")
+            convert_tokenizer(self.published, self.out, image_size=self.image_size, **chosen)
+        else:
+            if self.image_size is not None:
+                raise DataError(f"--image-size {self.image_size} is for a tokenizer, which needs no --data")
+            convert(self.published, self.data, self.out, held_out=self.held_out, tokenizer=self.tokenizer, **chosen)
         print(f"wrote {self.out}")

@@ -19,7 +19,7 @@ from acid.evaluation.conditions import CONDITIONS
 if TYPE_CHECKING:
     from acid.evaluation import Cell, CellContender, SearchSpec
 
-_CONDITIONS = f"Of {', '.join(CONDITIONS)}. Default: original, acid, and what the task is usually compared with."
+_CONDITIONS = f"Any of {', '.join(CONDITIONS)}. Default: original, acid and the task's usual comparisons."
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,16 @@ class Evaluate:
     where: Cells = field(default_factory=Where)
     conditions: Annotated[tuple[str, ...], tyro.conf.arg(help=_CONDITIONS)] = ()
     lambdas: tuple[float, ...] = ()
-    """λ of the conditions that have a weight, a run for each; default: the one that was chosen."""
+    """λ for conditions that have a weight; each value is a run of its own. Default: the λ that was chosen."""
     search: Search = field(default_factory=SearchOptions)
     episodes: int = 200
     split: Literal["test", "select"] = "test"
-    """λ is chosen on "select", and remembered in the user's folder, and reported on "test"."""
+    """Results are reported on "test". λ is chosen on "select", and then kept in the results folder."""
     seed: int = 0
     data: Path | None = None
-    """Draw the instances from the held-out episodes of this dataset, and keep them; default: the shipped ones."""
+    """Draw starts and goals from the held-out episodes of this dataset, and keep them; default: the shipped ones."""
     batch: int | None = None
-    """Episodes planned for at once; default: what suits the world model."""
+    """How many episodes are planned together; default: depends on the world model."""
     fresh: bool = False
     """Replace earlier results of these conditions."""
     workers: By = field(default_factory=Workers)
@@ -88,13 +88,12 @@ class Evaluate:
             entry.check_applies(bench)
             for lam in (self.lambdas or [cell.chosen_lambda(entry)]) if entry.weighted else [None]:
                 name = entry.name if lam is None else f"{entry.name} λ {lam:g}"
-                where = (self.compute.resolved, self.compute.planning_precision)
-                found[name] = CellContender(cell, entry.name, lam, spec, *where, compile=self.compute.compile)
+                found[name] = CellContender(cell, entry.name, lam, spec, **self.compute.options())
         return found
 
 
 def _usual(cell: Cell) -> list[str]:
-    """What a task is usually compared with."""
+    """The conditions that are compared by default."""
     if cell.task_class.setup.judges_paths:
         return ["original", "acid", "turn", "prior", "best"]
     policy = ["policy"] if cell.has("policy") and cell.task_class.setup.goal_offset is not None else []
@@ -108,10 +107,12 @@ class Results:
     results: Annotated[Path, tyro.conf.Positional] = Path("results")
     split: Literal["test", "select"] = "test"
     metric: str | None = None
-    """Another number of the rows, e.g. final_error or ate_m."""
+    """Another number that the rows hold, e.g. final_error or ate_m."""
     starts: Literal["strict", "paper"] = "strict"
-    """Which episodes count: those not solved at the start, or as many of the first draws (as published work does)."""
+    """strict: count only episodes that are not solved at the start. paper: count the first ones, as published work
+    does, even if they are."""
     json: bool = False
+    """Print JSON instead of a table."""
     figures: Path | None = None
     """Also draw success against budget and the λ sweeps into this folder."""
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import tyro
 
-from acid.cli.options import Compute, On
+from acid.cli.options import Device, OnDevice
 from acid.cli.progress import bar
 from acid.errors import AcidError
 
@@ -24,15 +24,16 @@ class Inspect:
     data: Path
     """Recorded episodes; `acid import` makes such a file of other formats."""
     horizon: int = 5
-    """Model steps that are imagined."""
+    """How many model steps to imagine."""
     windows: int = 128
-    """Recorded stretches of that length to look at."""
+    """How many recorded windows of that length to use."""
     pool: int = 32
-    """Recorded plans that each is compared with, for the suggested λ."""
+    """With how many other recorded plans each one is compared, to suggest a λ."""
     keep: bool = False
-    """Keep the directions in the verifier's checkpoint, for `part="told"` and the conditions told and untold."""
+    """Store the directions in the verifier's checkpoint; `part="told"` and the conditions told and untold need them."""
     json: bool = False
-    compute: On = field(default_factory=Compute)
+    """Print JSON instead of a table."""
+    compute: OnDevice = field(default_factory=Device)
 
     def run(self) -> None:
         import torch

@@ -31,10 +31,10 @@ class Doctor:
 
 @dataclass(frozen=True)
 class Completion:
-    """Print what a shell needs to complete commands and options, to be kept where the shell looks for it."""
+    """Print a script with which a shell completes commands and options."""
 
     shell: Annotated[Literal["bash", "zsh", "fish"], tyro.conf.Positional]
-    """For bash: acid completion bash > ~/.local/share/bash-completion/completions/acid"""
+    """Example: acid completion bash > ~/.local/share/bash-completion/completions/acid"""
 
     def run(self) -> None:
         tyro.cli(_every_command(), prog="acid", args=["--tyro-print-completion", self.shell])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
@@ -16,13 +16,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Compute:
+class Device:
     """Where networks run."""
 
     device: str = "auto"
     """auto (the GPU if there is one), cpu, cuda, cuda:1 or mps."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto: bfloat16 when training on a GPU, else float32."""
 
     @property
     def resolved(self) -> str:
@@ -31,9 +29,17 @@ class Compute:
 
         return str(resolve_device(self.device))
 
-    @property
-    def planning_precision(self) -> str:
-        return "float32" if self.precision == "auto" else self.precision
+
+@dataclass(frozen=True)
+class Compute(Device):
+    """Where networks run that plan, and how precisely."""
+
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: float32."""
+
+    def options(self) -> dict[str, Any]:
+        """As keywords of what plans."""
+        return {"device": self.resolved, "precision": "float32" if self.precision == "auto" else self.precision}
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,9 @@ class PlanningCompute(Compute):
 
     compile: bool = False
     """Let torch compile rollout and verifier, which takes a minute or two the first time and makes long runs faster."""
+
+    def options(self) -> dict[str, Any]:
+        return {**super().options(), "compile": self.compile}
 
 
 @dataclass(frozen=True)
@@ -55,9 +64,9 @@ class Where:
     """lewm or pldm (reacher, pusht, cube), dinowm (rope, granular), nwm (navigation); default: that of
     --folder, or the first shipped."""
     folder: Path | None = None
-    """A cell of your own, with subfolders model and verifier; default: the shipped one."""
+    """The folder of your own cell, with subfolders model and verifier; default: the shipped cell."""
     results: Path = Path("results")
-    """Where rows are kept, and a λ or instances of your own for shipped checkpoints."""
+    """Folder for rows, and for a λ or instances that you choose yourself for a shipped cell."""
 
     def cell(self) -> Cell:
         from acid import checkpoint
@@ -76,26 +85,26 @@ class Where:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """The search; what is not given is as published for the task."""
+    """The search. By default all is as published for the task."""
 
     method: str = "cem"
     """cem, icem, mppi, gradient or shooting."""
     samples: int | None = None
-    """N candidates per iteration."""
+    """N, candidates per iteration."""
     iterations: int | None = None
-    """J."""
+    """J, iterations."""
     elites: int | None = None
-    """K; default: the published share of the samples."""
+    """K, best candidates that the next iteration is fitted to; default: the published share of the samples."""
     std: float | None = None
-    """Standard deviation of the first candidates, in those of the data's actions; default: 1."""
+    """Standard deviation of the first candidates, as a multiple of that of the data's actions; default: 1."""
     horizon: int | None = None
     """Model steps in a plan."""
     candidates: str | None = None
-    """Family of candidates: arc or line for navigation."""
+    """Family of candidates, for navigation: arc, line or nwm."""
     execute: int | None = None
-    """Model steps of a plan that are executed before the next one is made; default: all."""
+    """Model steps of a plan to execute before planning again; default: all of them."""
     shrink: bool = False
-    """Make plans shorter as the goal comes nearer, instead of always aiming a whole horizon ahead; needs --execute."""
+    """Make plans shorter as the goal comes nearer, instead of always planning a whole horizon; needs --execute."""
 
     @property
     def given(self) -> bool:
@@ -110,6 +119,8 @@ class SearchOptions:
 
         kit, setup, elites = kit_of(cell.model), cell.task_class.setup, self.elites
         has = {option.name for option in fields(look_up(SEARCHES, self.method, "search method"))}
+        family = self.candidates or kit.candidates[0]
+        look_up(dict.fromkeys(kit.candidates), family, "family of candidates")
         if elites is None and self.samples is not None and "elites" in has:
             elites = max(1, round(self.samples * setup.elites / setup.samples))
         return SearchSpec.usual(
@@ -120,7 +131,7 @@ class SearchOptions:
             elites=elites,
             std_init=self.std,
             horizon=self.horizon,
-            candidates=self.candidates or kit.candidates[0],
+            candidates=family,
             repeats=kit.repeats,
             execute=self.execute,
             shrinks=self.shrink,
@@ -129,23 +140,24 @@ class SearchOptions:
 
 @dataclass(frozen=True)
 class Workers:
-    """Who does the work."""
+    """Where the work is done."""
 
     processes: int = 2
-    """At once: of this machine, or jobs in Slurm's queue. A Ray cluster with an address uses all its processors."""
+    """Processes at a time on this machine, or jobs in Slurm's queue. A Ray cluster with an address uses all of its
+    processors."""
     engine: Literal["local", "ray", "slurm"] = "local"
     """Processes of this machine, a Ray cluster, or Slurm (whose nodes must see this folder)."""
     address: str | None = None
-    """Of a Ray cluster: auto, HOST:PORT or ray://HOST:PORT. Default: one is started here."""
+    """Address of a Ray cluster: auto, HOST:PORT or ray://HOST:PORT. Default: start one on this machine."""
     slurm: tuple[str, ...] = ()
     """Settings of submitit, NAME=VALUE, e.g. slurm_partition=cpu timeout_min=120."""
 
     def cluster(self) -> Cluster | None:
-        """The one that was chosen; None: this machine."""
+        """The chosen one; None for this machine."""
         from acid.evaluation.clusters import Ray, Slurm
 
         if self.address is not None and self.engine != "ray":
-            raise AcidError(f"--address is of a Ray cluster: add --engine ray, or leave out {self.address!r}")
+            raise AcidError(f"--address needs --engine ray, or leave out {self.address!r}")
         if self.slurm and self.engine != "slurm":
             raise AcidError(f"--slurm needs --engine slurm, or leave out {self.slurm[0]!r}")
         if self.processes < 1:
@@ -167,6 +179,7 @@ class Workers:
 
 Cells = tyro.conf.OmitArgPrefixes[Where]
 Search = tyro.conf.OmitArgPrefixes[SearchOptions]
+OnDevice = tyro.conf.OmitArgPrefixes[Device]
 On = tyro.conf.OmitArgPrefixes[Compute]
 PlansOn = tyro.conf.OmitArgPrefixes[PlanningCompute]
 By = tyro.conf.OmitArgPrefixes[Workers]

@@ -13,18 +13,20 @@ from acid.cli.progress import bar
 
 @dataclass(frozen=True)
 class Demo:
-    """The same problems planned with the goal cost alone, with ACID, and from a proposal: a table, a picture, a film.
+    """Plan the same problems with the goal cost alone, with ACID, and from a policy: a table, pictures and a film.
 
-    Of all problems, the clearest is shown; the rule is printed.
+    The pictures show one problem; the rule by which it was chosen is printed.
     """
 
     where: Cells = field(default_factory=lambda: Where(task="pusht"))
     episodes: int | None = None
-    """Default: 40, or 5 where planning is slow (rope, granular, navigation)."""
+    """Number of problems; default: 40, or 5 where planning is slow (rope, granular, navigation)."""
     data: Path | None = None
     """Draw the problems from the held-out episodes of this dataset instead of using the shipped ones."""
     out: Path = Path("out/demo")
+    """Folder for the pictures, the film and the rows."""
     processes: int = 2
+    """Processes at a time."""
     compute: On = field(default_factory=Compute)
 
     def run(self) -> None:
@@ -38,8 +40,7 @@ class Demo:
                 data=self.data,
                 processes=self.processes,
                 progress=progress,
-                device=self.compute.resolved,
-                precision=self.compute.planning_precision,
+                **self.compute.options(),
             )
         print(text)
 
@@ -50,6 +51,7 @@ class Plan:
 
     where: Cells = field(default_factory=Where)
     problem: int = 0
+    """Number of the problem, counted from 0."""
     data: Path | None = None
     """Draw the problems from the held-out episodes of this dataset instead of using the shipped ones."""
     lam: float | None = None
@@ -80,9 +82,7 @@ class Plan:
                 data=self.data,
                 seed=self.seed,
                 out=self.out,
-                device=self.compute.resolved,
-                precision=self.compute.planning_precision,
-                compile=self.compute.compile,
+                **self.compute.options(),
                 rerun=self.rerun,
             )
         )
@@ -90,15 +90,18 @@ class Plan:
 
 @dataclass(frozen=True)
 class Diagnose:
-    """Why ACID helps in a cell, or not: execute candidates and plans, and compare them with what was imagined."""
+    """Find out why ACID helps in a cell, or why not: execute candidates and plans, and compare what happens with what
+    was imagined."""
 
     where: Cells = field(default_factory=Where)
     problems: int = 24
+    """Number of problems to measure."""
     data: Path | None = None
     """Draw the problems from the held-out episodes of this dataset instead of using the shipped ones."""
     lam: float | None = None
     """Consistency weight λ of ACID's plans; default: the one that was chosen."""
     json: bool = False
+    """Print JSON instead of a table."""
     compute: On = field(default_factory=Compute)
 
     def run(self) -> None:
@@ -114,8 +117,7 @@ class Diagnose:
                 lam=self.lam,
                 data=self.data,
                 progress=progress,
-                device=self.compute.resolved,
-                precision=self.compute.planning_precision,
+                **self.compute.options(),
             )
         print(json.dumps(found.as_dict(), indent=2, ensure_ascii=False) if self.json else found.text())
 

@@ -10,9 +10,9 @@ from tqdm import tqdm
 
 
 def _tqdm(**options: Any) -> Any:
-    """A bar for a person, or a line now and then for a log file."""
-    interval = 0.2 if sys.stderr.isatty() else 60
-    return tqdm(dynamic_ncols=True, mininterval=interval, maxinterval=interval, **options)
+    """A bar for a person, but not for a mistake that is told at once; a line now and then for a log file."""
+    interval, delay = (0.2, 0.5) if sys.stderr.isatty() else (60, 0)
+    return tqdm(dynamic_ncols=True, mininterval=interval, maxinterval=interval, delay=delay, **options)
 
 
 @contextmanager

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from acid.errors import AcidError
+
 
 @dataclass(frozen=True)
 class Report:
@@ -13,7 +15,7 @@ class Report:
     results: Path = Path("results")
     out: Path = Path("out/report.html")
     folder: Path | None = None
-    """Checkpoints of your own that the results are of; default: the shipped ones."""
+    """Your own checkpoints, if the results were made with them; default: the shipped ones."""
 
     def run(self) -> None:
         from acid.files import write_text
@@ -21,6 +23,8 @@ class Report:
         from acid.tables import TABLES, Options
         from acid.tables.page import page_of
 
+        if not self.results.is_dir():
+            raise AcidError(f"no results: {self.results} is not a folder; `acid reproduce` makes some")
         text = render(page_of(TABLES.values(), Options(self.results, self.folder)))
         write_text(self.out, text)
         print(f"wrote {self.out} ({len(text.encode()) / 1e6:.1f} MB)")

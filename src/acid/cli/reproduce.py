@@ -1,4 +1,4 @@
-"""`acid reproduce NAME`: the paper's tables and figures, a subcommand each with only the options that it honours."""
+"""`acid reproduce NAME`: the paper's tables and figures, each a subcommand with only the options that apply."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class _Reproduce:
     table: ClassVar[Table]
 
     folder: Path | None = None
-    """Checkpoints of your own: the folder of a cell, or one that holds TASK/MODEL; default: the shipped ones."""
+    """Your own checkpoints: the folder of a cell, or a folder that holds TASK/MODEL; default: the shipped ones."""
     episodes: int | None = None
-    """Default: as many as the table has."""
+    """Episodes of each condition; default: as many as the table has."""
     results: Path = Path("results")
     choose: bool = False
     """Choose λ again, on episodes that are not reported, instead of planning with the one that was chosen."""
     evaluate: bool = True
-    """Run what is missing; otherwise the table is made of the rows that are there."""
+    """Run what is missing; with --no-evaluate the table shows only what was run before."""
     figures: Path | None = None
     """Also draw the figures of the table into this folder."""
     scale: Scale = "lite"
@@ -51,6 +51,8 @@ class _Reproduce:
         )
         findings, engine = Findings(self.table, options), self.workers.make()
         if self.choose:
+            if all(study.choice is None for study in findings.studies):
+                raise AcidError(f"no λ is chosen for the table {self.table.name!r}: leave --choose out")
             with bar("choose λ", "episode") as progress:
                 print(choose(findings, engine, progress))
         if self.evaluate:
@@ -58,7 +60,10 @@ class _Reproduce:
                 reproduce(findings, engine, progress, say=print)
         print(write(findings))
         if self.figures:
-            for path in self.table.draw(findings, self.figures):
+            drawn = self.table.draw(findings, self.figures)
+            if not drawn:
+                raise AcidError(f"the table {self.table.name!r} has no figures, or lacks the rows that they show")
+            for path in drawn:
                 print(f"wrote {path}", file=sys.stderr)
 
 
@@ -66,7 +71,7 @@ def _command(table: Table) -> Any:
     """A command for one table, with a choice of tasks and models only where it has several."""
     choices = {kind: sorted({getattr(study, kind[:-1]) for study in table.studies}) for kind in ("tasks", "models")}
     several = [
-        (kind, Annotated[tuple[str, ...], tyro.conf.arg(help=f"Of {', '.join(found)}; default: all.")], ())
+        (kind, Annotated[tuple[str, ...], tyro.conf.arg(help=f"Any of {', '.join(found)}; default: all.")], ())
         for kind, found in choices.items()
         if len(found) > 1
     ]
@@ -86,9 +91,8 @@ def _options(asked: Any, **more: Any) -> Options:
     return Options(
         results=asked.results / "paper" if asked.scale == "paper" else asked.results,
         folder=asked.folder,
-        device=asked.compute.resolved,
-        precision=asked.compute.planning_precision,
         scale=None if asked.scale == "lite" else asked.scale,
+        **asked.compute.options(),
         **more,
     )
 
@@ -98,7 +102,7 @@ class ReproduceAll:
     """Every table and figure, one after the other. Says first what will run and how long it takes; may be resumed."""
 
     folder: Path | None = None
-    """Checkpoints of your own, one that holds TASK/MODEL; default: the shipped ones."""
+    """Your own checkpoints: a folder that holds TASK/MODEL; default: the shipped ones."""
     results: Path = Path("results")
     dry_run: bool = False
     """Only say what would run."""
@@ -109,11 +113,14 @@ class ReproduceAll:
 
     def run(self) -> None:
         from acid.tables.outlook import outlook
+        from acid.tables.table import with_cells
 
         options = _options(self)
-        every = [Findings(table, options) for table in TABLES.values()]
+        every = with_cells(TABLES.values(), options)
         for findings in every:
             print(f"{findings.table.name:12s} {outlook(findings)}", flush=True)
+        for name in [name for name in TABLES if name not in {findings.table.name for findings in every}]:
+            print(f"{name:12s} left out: no cell of it is below {self.folder}", flush=True)
         if self.dry_run:
             return
         for findings in every:

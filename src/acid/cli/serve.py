@@ -25,22 +25,22 @@ TOKEN = "ACID_TOKEN"  # of the environment
 
 @dataclass(frozen=True)
 class Bounds:
-    """What one server puts up with."""
+    """Limits of one server."""
 
     connections: int = 16
-    """At once."""
+    """Open connections at a time."""
     message_mib: float = 4.0
     """The largest observation, in MiB."""
     rate: float = 20.0
-    """Requests a second from one address, over a while; twice as many at once."""
+    """Requests a second from one address on average; for a moment there may be twice as many."""
     batch: int = 8
-    """Requests that wait are planned for together, at most so many."""
+    """Requests that wait are planned together, at most this many."""
     idle_seconds: float = 600.0
-    """A connection without a whole message for so long is closed."""
+    """A connection is closed after so many seconds without a whole message."""
     plan_seconds: float = 60.0
-    """A request without a plan for so long gets an error."""
+    """A request that has no plan after so many seconds gets an error."""
     grace_seconds: float = 30.0
-    """Requests under way get so long when the server is told to stop."""
+    """When the server is told to stop, requests in progress get so many seconds to finish."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ class Planned:
         from acid.serving.cells import Offer
 
         cell = where.cell()
-        on = {"device": compute.resolved, "precision": compute.planning_precision}
-        return Offer.usual(cell, self.condition, self.lam, self.search.spec(cell), **on)
+        return Offer.usual(cell, self.condition, self.lam, self.search.spec(cell), **compute.options())
 
 
 @dataclass(frozen=True)
@@ -70,22 +69,23 @@ class Serve:
     host: str = "127.0.0.1"
     """0.0.0.0 to be reached from other machines; put TLS in front of it then."""
     port: int = 8000
-    """0 takes any that is free."""
+    """0 takes any free port."""
     token: bool = True
-    """Clients must name the token of the variable ACID_TOKEN, or one that is made up and printed."""
+    """Clients must send a token: the value of the variable ACID_TOKEN, or else a random one, which is printed."""
     image_key: str = "observation/image"
     """Which entry of an observation is the camera's image."""
     goal_key: str = "goal/image"
+    """Which entry of an observation is the image of the goal."""
     goal: Path | None = None
     """An image of the goal, for clients that send none."""
     limits: tyro.conf.OmitArgPrefixes[Bounds] = field(default_factory=Bounds)
     threads: int = 1
-    """Of the processor, for one plan."""
+    """CPU threads for one plan."""
     compute: On = field(default_factory=Compute)
 
     def run(self) -> None:
         _need_packages()
-        from acid.serving import Limits, PolicyServer, run_server
+        from acid.serving import Limits, PolicyServer, checked_port, run_server
 
         bounds = self.limits
         limits = Limits(
@@ -100,6 +100,7 @@ class Serve:
         )
         if self.threads < 1:
             raise AcidError(f"threads must be at least 1, got {self.threads}")
+        checked_port(self.port)
         offer = self.planner.offer(self.where, self.compute)
         trust, note = offer.trust()
         service = offer.service(offer.bench(), trust, observation_key=self.image_key, goal_key=self.goal_key)
@@ -110,7 +111,7 @@ class Serve:
         def ready(port: int) -> None:
             print(f"serving {self.where.task} with {offer.cell.model} ({offer.name}) on ws://{self.host}:{port}")
             if token is None:
-                print("no token is asked for")
+                print("no token is needed")
             elif TOKEN not in os.environ:
                 print(f"token: {token}")
             print(note, flush=True)
@@ -126,7 +127,7 @@ class Calibrate:
     where: Cells = field(default_factory=Where)
     planner: tyro.conf.OmitArgPrefixes[Planned] = field(default_factory=Planned)
     episodes: int = 100
-    """One plan each, of the problems that λ is chosen on."""
+    """Number of problems, with one plan each; they are those on which λ is chosen."""
     level: float = 0.05
     """Share of good plans that may be flagged by mistake."""
     compute: On = field(default_factory=Compute)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -12,7 +13,7 @@ from typing import Annotated, Any, get_type_hints
 import tyro
 
 from acid import distributed
-from acid.cli.options import Compute
+from acid.cli.options import Device, OnDevice
 from acid.cli.progress import bar, training_bar
 from acid.device import resolve_device
 from acid.errors import AcidError
@@ -24,7 +25,7 @@ CHOICE = ("part", "model", "scale")  # what decides which settings there are
 
 @dataclass(frozen=True)
 class Train:
-    """Train one part of a cell: the world model first (of nwm the tokenizer), then what builds on its latents."""
+    """Train one part of a cell: first the world model (for nwm its tokenizer), then what is trained on its latents."""
 
     part: Annotated[str, tyro.conf.Positional]
     """tokenizer, model, verifier, policy, decoder or readout."""
@@ -32,7 +33,8 @@ class Train:
     """Kind of world model."""
     scale: str = "lite"
     """Size of the networks and length of the training: lite (minutes on a CPU) or paper."""
-    task: str = "reacher"
+    task: str | None = None
+    """Default: the task that the dataset was collected for, or else the dataset's name; without --data: reacher."""
     data: Path | None = None
     """Default: data/TASK.h5; for nwm also a folder of RECON's files."""
     out: Path | None = None
@@ -42,10 +44,10 @@ class Train:
     workers: int = 0
     """Processes that read batches; 0: one thread."""
     threads: int = 1
-    """CPU threads of a step."""
+    """CPU threads for a training step."""
     micro_batch: int | None = None
-    """Most examples whose activations are kept at once, to save memory; the result is the same but for rounding."""
-    compute: tyro.conf.OmitArgPrefixes[Compute] = field(default_factory=Compute)
+    """Work through a batch in parts of at most this many examples, to save memory; only rounding differs."""
+    compute: OnDevice = field(default_factory=Device)
 
     def run(self) -> None:
         from acid import training
@@ -61,15 +63,14 @@ class Train:
         if self.threads < 1:
             raise AcidError(f"threads must be at least 1, got {self.threads}")
         torch.set_num_threads(self.threads)
-        task = training.task_name(self.task)
-        if self.compute.precision != "auto":
-            recipe = replace(recipe, loop=replace(recipe.loop, precision=self.compute.precision))
+        task = self.task or ("reacher" if self.data is None else None)
+        name = training.task_name(task) if task else Path(self.data or "").resolve().stem
         with distributed.group(resolve_device(self.compute.device)) as device, ExitStack() as stack:
             folder = training.fit(
                 recipe,
-                self.data or Path("data") / f"{task}.h5",
-                self.out or Path("runs") / task / self.model,
-                task=self.task,
+                self.data or Path("data") / f"{name}.h5",
+                self.out or Path("runs") / name / self.model,
+                task=task,
                 device=device,
                 workers=self.workers,
                 epochs=self.epochs,
@@ -119,11 +120,17 @@ def _settings(recipe: Any) -> dict[str, Any]:
 def _with_settings(recipe: Any) -> Any:
     """The options of `Train` and a recipe's settings, by default with the recipe's values."""
     hints = get_type_hints(type(recipe))
-    extra = [
-        (name, Any if name in ("network", "loss", "loop") else hints[name], field(default=value))
-        for name, value in _settings(recipe).items()
-    ]
+    extra = []
+    for name, value in _settings(recipe).items():
+        described = Annotated[hints[name], tyro.conf.arg(help=_note(recipe, name))]
+        extra.append((name, Any if name in ("network", "loss", "loop") else described, field(default=value)))
     return make_dataclass("Train", extra, bases=(Train,), frozen=True)
+
+
+def _note(recipe: Any, name: str) -> str:
+    """The comment beside a field of a recipe; tyro does not find it, because the class of the options is another."""
+    lines = (line for cls in type(recipe).__mro__[:-1] for line in inspect.getsource(cls).splitlines())
+    return next((line.partition("  # ")[2] for line in lines if line.startswith(f"    {name}: ")), "")
 
 
 def _long_forms(arguments: list[str]) -> list[str]:

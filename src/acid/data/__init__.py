@@ -3,7 +3,7 @@
 from acid.data.concatenate import concatenate
 from acid.data.episodes import Episodes
 from acid.data.formats import FORMATS, import_episodes, import_once
-from acid.data.latents import cached_latents, encode_episodes
+from acid.data.latents import cached_latents, encode_episodes, read_observation
 from acid.data.partition import Partition, fingerprint, partition
 from acid.data.split import Split, fit_scaler, split
 from acid.data.windows import Shuffle, Windows, read_ahead
@@ -27,5 +27,6 @@ __all__ = [
     "import_once",
     "partition",
     "read_ahead",
+    "read_observation",
     "split",
 ]

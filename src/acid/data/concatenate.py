@@ -14,10 +14,8 @@ from acid.data.writer import Source, write_episodes
 from acid.errors import DataError
 
 
-def read_hdf5(path: Path, size: int | None = None) -> Source:
+def read_hdf5(path: Path) -> Source:
     """The episodes of one file, checked; frames keep their size, and columns of text are left out."""
-    if size is not None:
-        raise DataError(f"the frames of {path} keep their size; leave the size {size} out")
     with Episodes(path) as episodes:
         left_out = [name for name in episodes.columns if not episodes.is_numeric(name)]
         known = {"left_out": ", ".join(left_out)} if left_out else {}

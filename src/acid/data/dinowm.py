@@ -72,10 +72,8 @@ class DinoWmFolder:
         }
 
 
-def read_dinowm(path: Path, size: int | None = None) -> Source:
+def read_dinowm(path: Path) -> Source:
     """The trajectories of a folder; frames keep their size."""
-    if size is not None:
-        raise DataError(f"the frames of {path} keep their size; leave the size {size} out")
     folder = DinoWmFolder(path)
     return Source(len(folder), folder, {"format": "dinowm", "folder": path.resolve().name})
 

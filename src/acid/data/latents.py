@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,17 +20,19 @@ from acid.files import existing, replacing, save_safetensors
 @torch.no_grad()
 def encode_episodes(
     episodes: Episodes,
-    encode: Callable[[Tensor], Tensor],
+    encode: Callable[[Any], Tensor],
     *,
     ids: Sequence[int] | np.ndarray | None = None,
+    columns: Sequence[str] = (),
     batch: int = 512,
     dtype: torch.dtype = torch.float32,
     progress: Callable[[int, int], None] | None = None,
 ) -> Tensor:
     """Latents [rows, P, D] (on the CPU, as `dtype`) of every frame, so that row numbers of the dataset index them.
 
-    `encode` takes uint8 [M, H, W, 3] and gives [M, P, D]. With `ids`, only those episodes are encoded and every other
-    row is NaN. `progress` is told (frames done, frames in all) after each batch.
+    `encode` takes uint8 [M, H, W, 3] and gives [M, P, D]; with `columns`, it takes what `read_observation` gives. With
+    `ids`, only those episodes are encoded and every other row is NaN. `progress` is told (frames done, frames in all)
+    after each batch.
     """
     rows = episodes.rows_of(ids)
     if not len(rows) or batch < 1:
@@ -37,7 +40,7 @@ def encode_episodes(
     latents = torch.empty(0)
     for start in range(0, len(rows), batch):
         chosen = rows[start : start + batch]
-        encoded = encode(torch.from_numpy(episodes.read("pixels", chosen))).to("cpu", dtype)
+        encoded = encode(read_observation(episodes, chosen, columns)).to("cpu", dtype)
         if encoded.dim() != 3 or len(encoded) != len(chosen):
             raise DataError(f"encode must give [{len(chosen)}, P, D], got {list(encoded.shape)}")
         if not len(latents):
@@ -46,6 +49,18 @@ def encode_episodes(
         if progress is not None:
             progress(start + len(chosen), len(rows))
     return latents
+
+
+def read_observation(episodes: Episodes, rows: np.ndarray, columns: Sequence[str] = ()) -> Any:
+    """Frames uint8 [*rows.shape, H, W, 3] or, with columns, {"pixels": …} with these, as float32, beside them."""
+    pixels = torch.from_numpy(episodes.read("pixels", rows))
+    if not columns:
+        return pixels
+    found = {name: torch.from_numpy(episodes.read(name, rows).astype(np.float32)) for name in columns}
+    for name, values in found.items():
+        if not torch.isfinite(values).all():
+            raise DataError(f"{episodes.path} holds {name} that is not finite, which the world model looks at")
+    return {"pixels": pixels, **found}
 
 
 def cached_latents(path: str | os.PathLike[str], fingerprint: str, compute: Callable[[], Tensor]) -> Tensor:

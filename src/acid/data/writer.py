@@ -172,6 +172,10 @@ def _check_episode(columns: Mapping[str, np.ndarray]) -> int:
             raise DataError(f"column {name!r} has dtype {values.dtype}; only numbers and booleans can be stored")
         if values.ndim == 0 or len(values) == 0:
             raise DataError(f"column {name!r} has shape {list(values.shape)}; an episode needs at least one step")
+        if name == "pixels" and (values.dtype != np.uint8 or values.ndim != 4 or values.shape[-1] != 3):
+            raise DataError(
+                f"column 'pixels' must be uint8 [steps, height, width, 3], got {values.dtype} {list(values.shape)}"
+            )
     if columns["action"].ndim != 2:
         raise DataError(f"column 'action' must be [steps, numbers], got shape {list(columns['action'].shape)}")
     steps = {name: len(values) for name, values in columns.items()}

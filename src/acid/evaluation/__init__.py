@@ -1,4 +1,4 @@
-"""Closed-loop evaluation: which episodes, who acts, what happened, and what it means."""
+"""Closed-loop evaluation: which episodes, which agents, what happened, and what it means."""
 
 from acid.evaluation.agents import Agent, Decision, NoOpAgent, PlanningAgent, PolicyAgent, RandomAgent, Situation
 from acid.evaluation.cells import Bench, Cell, shipped

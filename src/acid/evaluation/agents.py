@@ -1,4 +1,4 @@
-"""Who acts: planners (whatever their cost), a choice from a shared pool, a goal-conditioned policy, nothing, chance."""
+"""Agents: a planner with any cost, a goal-conditioned policy, no action and random actions."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class PlanningAgent:
 
 
 class PolicyAgent:
-    """The goal-conditioned policy in closed loop: it looks after every model step, without imagining anything."""
+    """The goal-conditioned policy in closed loop: it observes again after every model step, and imagines nothing."""
 
     def __init__(self, model: WorldModel, policy: GoalPolicy, scaler: ActionScaler, steps_left: StepsLeft) -> None:
         self._model = model
@@ -149,7 +149,7 @@ class PolicyAgent:
 
 
 class NoOpAgent:
-    """The same idle action in environment units [a], again and again: what the task does by itself."""
+    """Repeats an idle action [a] in environment units, which shows what the task does by itself."""
 
     def __init__(self, action: np.ndarray) -> None:
         self._action = np.asarray(action, np.float32)
@@ -159,7 +159,7 @@ class NoOpAgent:
 
 
 class RandomAgent:
-    """Uniform within the action bounds, an own stream per episode."""
+    """Uniform within the action bounds; each episode has its own random stream."""
 
     def __init__(self, low: np.ndarray, high: np.ndarray) -> None:
         if not (np.isfinite(low).all() and np.isfinite(high).all()):

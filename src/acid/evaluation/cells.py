@@ -70,7 +70,7 @@ class Cell:
             recorded = found.metadata.get(name, wanted)
             if recorded != wanted:
                 raise CheckpointError(f"{self.root / part} was made for the {name} {recorded!r}, not for {wanted!r}")
-        for below, recorded in found.metadata.get("built_on", {}).items():
+        for below, recorded in found.built_on.items():
             if self.has(below) and checkpoint.fingerprint(self.root / below) != recorded:
                 raise CheckpointError(f"{self.root / part} was trained on another {below} than the one beside it")
         return found
@@ -121,9 +121,11 @@ class Cell:
             return None
         found = self.lambdas
         if condition.chosen_as not in found:
+            self.stored("model")  # the folder of another task is told first
+            where = f" --folder {self.folder}" if self.folder is not None else ""
             raise AcidError(
                 f"no λ of {condition.chosen_as!r} was chosen for {self.root}: pass one, or run "
-                f"`acid eval {self.task} --model {self.model} --split select` first"
+                f"`acid eval {self.task} --model {self.model}{where} --split select` first"
             )
         return found[condition.chosen_as]
 
@@ -187,7 +189,7 @@ class Bench:
 
     @cached_property
     def task(self) -> tasks.Task:
-        """To be asked about actions; episodes are played in another."""
+        """For its action size and bounds; episodes are played in another one."""
         return tasks.make(self.cell.task)
 
     @cached_property
@@ -228,7 +230,7 @@ class Bench:
 
     @cached_property
     def readout(self) -> Callable[[Tensor], Tensor] | None:
-        """What tells the pose that a latent shows, if the cell has one."""
+        """From latents to the poses that they show, if the cell has a readout."""
         from acid.models.readout import Readout
 
         if not self.cell.has("readout"):
@@ -261,10 +263,9 @@ class Bench:
 
     def cost(self, condition: Condition, lam: float | None) -> Cost:
         """What a condition's search minimises. All report consistency; only ACID's search sees it."""
-        kit = self.kit.asking(self.borrowed_verifier) if condition.borrows else self.kit
-        term = [] if condition.terms is None else condition.terms(kit, 0.0 if lam is None else lam)
-        report = [measured(self.kit)]
-        return Cost([self.kit.goal(), *term, *(r for r in report if r.name not in {t.name for t in term})])
+        kit = self.kit.with_verifier(self.borrowed_verifier) if condition.borrows else self.kit
+        joining, report = condition.terms_of(kit, 0.0 if lam is None else lam), measured(self.kit)
+        return Cost([self.kit.goal(), *joining, *([] if report.name in {term.name for term in joining} else [report])])
 
     def planner(self, condition: Condition, lam: float | None) -> Planner:
         low, high = self.task.action_bounds
@@ -301,6 +302,7 @@ class Bench:
                 raise CheckpointError(
                     f"{self.lender.root / 'verifier'} does not fit: its {name} is {theirs}, not {ours}"
                 )
+        verifier.fitted_to = None  # to another model, and that is the point
         return verifier
 
     def provenance(self, condition: Condition) -> Provenance:

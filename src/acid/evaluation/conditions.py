@@ -11,12 +11,12 @@ from torch import Tensor
 
 from acid.errors import AcidError, look_up, named
 from acid.evaluation.agents import Agent, NoOpAgent, PlanningAgent, PolicyAgent, RandomAgent
-from acid.evaluation.asked import Asked
 from acid.evaluation.disturbances import MaskedAgent, PushedAgent
 from acid.evaluation.kits import Kit
 from acid.evaluation.pools import Chooser, JudgedPool, PoolAgent
 from acid.evaluation.protocol import plan_seed
 from acid.evaluation.searches import SearchSpec
+from acid.evaluation.verifier_variant import VerifierVariant
 from acid.planning import ActionNorm, Adaptive, Constant, Custom, Term
 from acid.report.style import Look
 from acid.types import Trajectory
@@ -66,6 +66,20 @@ class Condition:
         own = self.bounded or self.proposes or self.borrows or self.disturb is not None
         return self.searches and not own
 
+    def terms_of(self, kit: Kit, lam: float) -> list[Term]:
+        """What joins the goal cost at this λ, which must decide how much that counts."""
+        if self.terms is None:
+            return []
+        made, other = self.terms(kit, lam), self.terms(kit, lam + 1)
+        if not isinstance(made, Sequence):
+            raise AcidError(f"the condition {self.name!r} must give a list of terms, got a {type(made).__name__}")
+        if [term.weight for term in made] == [term.weight for term in other]:
+            raise AcidError(
+                f"the weights of the condition {self.name!r} are the same for every λ; make them of λ, e.g. "
+                "Adaptive(lam)"
+            )
+        return list(made)
+
     @property
     def chosen_as(self) -> str:
         """The name under which its λ is chosen."""
@@ -88,7 +102,7 @@ class Condition:
             raise AcidError("a plan that is chosen from a shared pool is executed whole: leave out `execute`")
 
     def build(self, bench: Bench, lam: float | None) -> Agent:
-        """Who acts."""
+        """The agent."""
         self.check(bench, lam)
         if self.agent is not None:
             return self.agent(bench)
@@ -109,14 +123,14 @@ def _cheapest(bench: Bench, condition: Condition, lam: float | None) -> Chooser:
     return lambda judged: cost.weigh(judged.terms).total
 
 
-def _by_lot(judged: JudgedPool) -> Tensor:
+def _at_random(judged: JudgedPool) -> Tensor:
     """Random numbers, of another stream than the candidates'."""
     situation, candidates = judged.situation, judged.pool.actions.shape[1]
     seeds = [plan_seed(situation.seed, instance, situation.plan + 1) for instance in situation.instances]
     return torch.cat([torch.rand(1, candidates, generator=torch.Generator().manual_seed(seed)) for seed in seeds])
 
 
-def _by_truth(judged: JudgedPool) -> Tensor:
+def _by_true_error(judged: JudgedPool) -> Tensor:
     """The true errors, which no agent can know."""
     found = [error for error in judged.errors if error is not None]
     if len(found) < len(judged.errors):
@@ -148,7 +162,7 @@ def _refuse_parts(bench: Bench) -> str | None:
     return None if 0 < directions.told < len(directions.shares) else f"{directions}, so there is nothing to divide"
 
 
-def _refuse_pixels_only(bench: Bench) -> str | None:
+def _refuse_without_steps(bench: Bench) -> str | None:
     return None if bench.kit.plans_paths else "its actions are not steps (x, y, yaw) in the plane"
 
 
@@ -178,10 +192,13 @@ def _consistency(*parts: str) -> Callable[[Kit, float], Sequence[Term]]:
 _ALL_DIRECTIONS = _consistency("all")
 
 
-def _asked(name: str, **how: Any) -> Callable[[Kit, float], Sequence[Term]]:
-    """ACID's term of a verifier that is asked in another way, under a name of its own."""
+def _variant(name: str, **how: Any) -> Callable[[Kit, float], Sequence[Term]]:
+    """ACID's term with a variant of the verifier, under a name of its own."""
     return lambda kit, lam: [
-        replace(kit.asking(Asked(kit.verifier, **how)).consistency(Adaptive(lam)), name=f"consistency_{name}")
+        replace(
+            kit.with_verifier(VerifierVariant(kit.verifier, **how)).consistency(Adaptive(lam)),
+            name=f"consistency_{name}",
+        )
     ]
 
 
@@ -193,7 +210,7 @@ def _pushed(agent: Agent, bench: Bench) -> Agent:
     return PushedAgent(agent, *bench.task.action_bounds, steps=bench.task.frameskip)
 
 
-def _refuse_lending(bench: Bench) -> str | None:
+def _refuse_borrowing(bench: Bench) -> str | None:
     return None if bench.lender is not None else "the task has no other world model whose verifier could be borrowed"
 
 
@@ -205,7 +222,7 @@ _ALL = (
         "acid-path",
         Look("ACID of the path", "#56b4e9", "o"),
         lambda kit, lam: [kit.path_consistency(Adaptive(lam))],
-        refuses=_refuse_pixels_only,
+        refuses=_refuse_without_steps,
     ),
     Condition("told", Look("ACID, told part", "#004d80", "P"), _consistency("told"), refuses=_refuse_parts),
     Condition("untold", Look("ACID, untold part", "#999933", "P"), _consistency("untold"), refuses=_refuse_parts),
@@ -224,18 +241,18 @@ _ALL = (
         Condition(
             f"acid-{steps}-steps",
             Look(f"ACID, {steps} Euler steps", colour, "X"),
-            _asked(f"{steps}_steps", steps=steps),
+            _variant(f"{steps}_steps", steps=steps),
             lambda_of="acid",
         )
         for steps, colour in ((2, "#1f78b4"), (5, "#33a02c"), (10, "#6a3d9a"))
     ),
     Condition(
-        "acid-noise", Look("ACID from noise", "#b15928", "X"), _asked("noise", random_start=True), lambda_of="acid"
+        "acid-noise", Look("ACID from noise", "#b15928", "X"), _variant("noise", random_start=True), lambda_of="acid"
     ),
     Condition(
         "acid-noise-10-steps",
         Look("ACID from noise, 10 Euler steps", "#fb9a99", "X"),
-        _asked("noise_10_steps", random_start=True, steps=10),
+        _variant("noise_10_steps", random_start=True, steps=10),
         lambda_of="acid",
     ),
     Condition(
@@ -244,7 +261,7 @@ _ALL = (
         _ALL_DIRECTIONS,
         borrows=True,
         lambda_of="acid",
-        refuses=_refuse_lending,
+        refuses=_refuse_borrowing,
     ),
     *(
         made
@@ -276,7 +293,7 @@ _ALL = (
         "turn",
         Look("Turn penalty", "#882255", "o"),
         lambda kit, lam: [Custom(_turning, "turn", Adaptive(lam))],
-        refuses=_refuse_pixels_only,
+        refuses=_refuse_without_steps,
     ),
     Condition("clipped", Look("Original, clipped", "#44aa99", "s"), bounded=True, refuses=_refuse_clipping),
     Condition(
@@ -314,8 +331,8 @@ _ALL = (
         refuses=_refuse_proposal,
     ),
     Condition("prior", Look("Prior mean", "#b5b5b5", "v"), choose=0),  # candidate 0 is the mean of what is searched
-    Condition("chance", Look("Random cost", "#cc79a7", "x"), choose=_by_lot),
-    Condition("best", Look("Best of pool", "#009e73", "D"), choose=_by_truth, refuses=_refuse_without_path),
+    Condition("chance", Look("Random cost", "#cc79a7", "x"), choose=_at_random),
+    Condition("best", Look("Best of pool", "#009e73", "D"), choose=_by_true_error, refuses=_refuse_without_path),
     Condition(
         "noop",
         Look("No-op", "#b5b5b5", "v"),
@@ -349,8 +366,7 @@ def condition(name: str) -> Condition:
 
 def terms(kit: Kit, names: Collection[str]) -> list[Term]:
     """The goal cost and every term of the named conditions once, all active: what a shared pool is judged by."""
-    makers = [entry.terms for entry in _ALL if entry.name in names and entry.terms is not None]
-    found = {term.name: term for make in makers for term in make(kit, 1.0)}
+    found = {term.name: term for entry in _ALL if entry.name in names for term in entry.terms_of(kit, 1.0)}
     return [kit.goal(), *found.values()]
 
 

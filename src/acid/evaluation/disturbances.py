@@ -1,4 +1,4 @@
-"""What the paper names as its limits: an agent that does not see everything, or whose actions are not all that acts."""
+"""Two limits that the paper names: a part of what is observed is hidden, or something else acts too."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class MaskedAgent:
 
 @dataclass(frozen=True)
 class PushedAgent:
-    """Acts as planned, but for the first steps of every plan, in which something else acts at random."""
+    """Executes what was planned, except that random actions replace the first steps of every plan."""
 
     agent: Agent
     low: np.ndarray  # bounds of an environment action, [a]

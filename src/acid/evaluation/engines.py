@@ -19,7 +19,7 @@ class Engine(Protocol):
 
 
 class Local:
-    """One thread each: candidates fill one core, and parallel conditions are worth more than parallel matrices."""
+    """Processes of this machine with one thread each: several jobs at once gain more than several threads in one."""
 
     def __init__(self, processes: int = 1) -> None:
         if processes < 1:

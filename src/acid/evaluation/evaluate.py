@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from acid import tasks
-from acid.errors import AcidError, look_up
+from acid.errors import AcidError, check_offers, did_you_mean, look_up
 from acid.evaluation.agents import Agent, PlanningAgent
 from acid.evaluation.conditions import BASELINE
 from acid.evaluation.engines import Engine, Local
@@ -29,7 +30,7 @@ from acid.tasks import Task
 
 @dataclass(frozen=True)
 class AgentContender:
-    """An agent that is there already."""
+    """An agent that the caller has made."""
 
     condition: str
     agent: Agent
@@ -44,7 +45,7 @@ class AgentContender:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows of every agent on the same episodes, and what they say."""
+    """Rows of every agent on the same episodes, and their summary."""
 
     rows: Sequence[Row]
     baseline: str
@@ -99,10 +100,16 @@ def evaluate(
     instances: starts and goals; by default those that are shipped with a task, or drawn by acting at random.
     goal_offset, budget: in environment steps; by default the task's own.
     baseline: what the others are compared with; "original" if there is one, else the first.
-    results: keep rows in this folder, and go on from those that are there; by default they are kept in memory.
+    results: keep rows in this folder, and run only what is missing there; by default rows are kept in memory.
     """
+    if not isinstance(agents, Mapping):
+        raise AcidError(f"agents are given by name, such as {{'mine': planner}}, got a {type(agents).__name__}")
     if not agents:
         raise AcidError("there are no agents to evaluate")
+    known = [name for function in (as_task, evaluate) for name in inspect.signature(function).parameters]
+    for name in environment:
+        if name not in known:
+            raise AcidError(f"evaluate has no option {name!r}{did_you_mean(name, known)}")
     if isinstance(task, str) and environment:
         raise AcidError(f"{', '.join(environment)}: the task {task!r} says itself how it is observed and judged")
     chosen: str | Task = task if isinstance(task, str) else as_task(task, **environment)
@@ -110,11 +117,13 @@ def evaluate(
     protocol = Protocol.of(described.setup, episodes=episodes, split=split, seed=seed)
     given = {"goal_offset": goal_offset, "budget": budget}
     protocol = replace(protocol, **{name: value for name, value in given.items() if value is not None})
-    contenders = [_contender(name, agent) for name, agent in agents.items()]
+    contenders = [_contender(name, agent, described) for name, agent in agents.items()]
     if instances is None:
         instances = _instances(chosen, contenders, protocol)
     if not len(instances):
         raise AcidError("there are no instances to play")
+    if not all(isinstance(one, Instance) for one in instances):
+        raise AcidError(f"instances must be a list of Instance, got {type(instances[0]).__name__}")
     names = [contender.condition for contender in contenders]
     against = baseline or (BASELINE if BASELINE in names else names[0])
     if against not in names:
@@ -137,7 +146,7 @@ def evaluate(
 
 
 def share_work(contenders: Sequence[Contender]) -> list[tuple[Contender, ...]]:
-    """Groups for one job each: those that choose from the same candidates together, the others by themselves."""
+    """Groups that become one job each: contenders that choose from the same candidates form one, others are alone."""
     groups: dict[Any, list[Contender]] = {}
     for number, contender in enumerate(contenders):
         shares = isinstance(contender, CellContender) and contender.pooled
@@ -145,17 +154,23 @@ def share_work(contenders: Sequence[Contender]) -> list[tuple[Contender, ...]]:
     return [tuple(group) for group in groups.values()]
 
 
-def _contender(name: str, agent: Planner | Controller | Agent | CellContender) -> Contender:
+def _contender(name: str, agent: Planner | Controller | Agent | CellContender, task: Task | type[Task]) -> Contender:
     if isinstance(agent, CellContender):
         return agent
     check_name(name, "name of an agent", AcidError)
     if isinstance(agent, Planner):
         agent = Controller(agent, agent.horizon)
     if not isinstance(agent, Controller):
+        check_offers(f"the agent {name!r}", agent, "act")
         return AgentContender(name, agent, type(agent).__name__)
     if agent.warm_start:
         raise AcidError(f"{name}: episodes of a batch end at different times, so a controller cannot warm-start here")
     planner = agent.planner
+    if planner.scaler is not None and planner.scaler.frameskip != task.frameskip:
+        raise AcidError(
+            f"{name}: its model takes {planner.scaler.frameskip} environment steps per model step, the task "
+            f"{task.name!r} {task.frameskip}; of an environment, tell it by frameskip={planner.scaler.frameskip}"
+        )
     spec = SearchSpec.of(planner.search, horizon=planner.horizon, repeats=planner.repeats)
     size = getattr(planner.model, "observation_size", None)
     model = type(planner.model).__name__

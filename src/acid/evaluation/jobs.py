@@ -19,6 +19,7 @@ from acid.evaluation.protocol import Instance, Protocol
 from acid.evaluation.provenance import Provenance
 from acid.evaluation.rows import Key, Row, RowFile
 from acid.evaluation.searches import SearchSpec
+from acid.tasks.restoring import check_restores
 
 if TYPE_CHECKING:
     from acid.tasks import Task
@@ -35,7 +36,7 @@ class Opened(NamedTuple):
 
 
 class Contender(Interface):
-    """Someone to be evaluated: what its rows say of it, and how it is brought to act."""
+    """What is evaluated: how its rows describe it, and how its agent is made."""
 
     @property
     def model(self) -> str: ...
@@ -141,7 +142,7 @@ class Job:
         return [self.instances[first : first + self.batch] for first in range(0, len(self.instances), self.batch)]
 
     def run(self, progress: Progress | None = None, benches: dict[Any, Bench] | None = None) -> None:
-        """Play what is not in the files yet. What `benches` holds is not loaded again; it must be of this job."""
+        """Play what is not in the files yet. `benches` keeps what this job has loaded, for the next call."""
         report = progress or (lambda done, total: None)
         opened = self._open({} if benches is None else benches)
         with contextlib.ExitStack() as stack:
@@ -151,6 +152,7 @@ class Job:
             if done == self.size:
                 return
             task = stack.enter_context(self._open_task([one.observation_size for one in opened]))
+            check_restores(task, self.instances[0].start_state)
             for batch in self.batches:
                 for contender, (agent, provenance, _), file in zip(self.contenders, opened, files, strict=True):
                     todo = [instance for instance in batch if self._key(contender, instance) not in file]
@@ -264,7 +266,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What of a job is done, while its batches are played elsewhere."""
+    """Which episodes of a job are done, while its batches are played elsewhere."""
 
     job: Job
     files: Sequence[RowFile]

@@ -1,6 +1,6 @@
-"""How a kind of world model is planned with: its goal cost, what its verifier looks at, which candidates are searched.
+"""How to plan with a kind of world model: its goal cost, what its verifier looks at, which candidates are searched.
 
-A model that is not named here is planned with in its latent space, which suits most.
+The default is to plan in latent space; kinds that need something else are named here.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from acid.planning import (
 from acid.planning.bounds import Limit
 from acid.planning.costs import Cost
 from acid.planning.proposals import GoalPolicy
+from acid.planning.view import check_fitted
 from acid.types import ActionScaler
 
 
@@ -55,6 +56,7 @@ class Kit:
         """metadata: of the verifier's checkpoint."""
         self.model = model
         self.verifier = verifier
+        check_fitted("verifier", verifier, model)
         self.check(metadata)
 
     def check(self, metadata: Mapping[str, Any]) -> None:
@@ -62,7 +64,7 @@ class Kit:
         if self.verifier.scaler != self.model.scaler:
             raise CheckpointError("the verifier was fitted with other action statistics than the model; fit it again")
 
-    def asking(self, verifier: Any) -> Self:
+    def with_verifier(self, verifier: Any) -> Self:
         """The same kit with another verifier."""
         other = copy.copy(self)
         other.__dict__.pop("view", None)  # some keep it, and it is the old verifier's
@@ -98,7 +100,7 @@ class Kit:
         return None
 
     def proposal(self, policy: GoalPolicy, spec: SearchSpec) -> Proposal:
-        """Where a search starts that is told what a policy would do."""
+        """How a search starts from a policy's actions."""
         return PolicyProposal(policy)
 
     def planner(
@@ -119,7 +121,7 @@ class Kit:
 
 
 class TokenKit(Kit):
-    """Many tokens a frame fill a core with two problems."""
+    """For frames of many tokens, of which two problems at a time keep a core busy."""
 
     batch = 2
     proposed: Mapping[str, Any] = {"samples": 60, "iterations": 5, "elites": 12}

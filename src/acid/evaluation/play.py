@@ -14,7 +14,7 @@ from torch import Tensor
 from acid.errors import AcidError, DataError
 from acid.evaluation.agents import Agent, Decision, Situation
 from acid.evaluation.protocol import Instance, Protocol
-from acid.files import existing, replacing
+from acid.files import load_arrays, replacing
 
 if TYPE_CHECKING:
     from acid.tasks import Task
@@ -51,21 +51,20 @@ class Film:
 
     @classmethod
     def load(cls, path: Path) -> Film:
-        existing(path)
+        remedy = "play the episode again"
+        arrays = load_arrays(path, remedy=remedy)
+
+        def named(start: str) -> dict[str, np.ndarray]:
+            return {name.removeprefix(start): values for name, values in arrays.items() if name.startswith(start)}
+
         try:
-            with np.load(path, allow_pickle=False) as stored:
-                arrays = dict(stored)
             film = cls(arrays["goal"], list(arrays["frames"]), arrays["errors"].tolist())
-        except Exception as error:  # zipfile and numpy raise many kinds
-            raise DataError(f"{path} is not a film of ours ({error}); play the episode again") from error
-        for number in range(sum(name.endswith("/imagined") for name in arrays)):
-
-            def named(kind: str, number: int = number) -> dict[str, np.ndarray]:
-                start = f"{number}/{kind}/"
-                return {name.removeprefix(start): values for name, values in arrays.items() if name.startswith(start)}
-
-            imagined = torch.from_numpy(arrays[f"{number}/imagined"])
-            film.plans.append(PlanFilm(imagined, arrays[f"{number}/residuals"], named("spreads"), named("weights")))
+            for k in range(sum(name.endswith("/imagined") for name in arrays)):
+                imagined = torch.from_numpy(arrays[f"{k}/imagined"])
+                spreads, weights = named(f"{k}/spreads/"), named(f"{k}/weights/")
+                film.plans.append(PlanFilm(imagined, arrays[f"{k}/residuals"], spreads, weights))
+        except (KeyError, TypeError, ValueError) as error:
+            raise DataError(f"{path} is not a film of ours ({error}); {remedy}") from error
         return film
 
 
@@ -128,6 +127,8 @@ def play(
 
 
 def _check(decision: Decision, agent: Agent, episodes: int) -> None:
+    if not isinstance(decision, Decision):
+        raise AcidError(f"{type(agent).__name__} must answer with a Decision, got a {type(decision).__name__}")
     shape = decision.env_actions.shape
     if len(shape) != 3 or shape[0] != episodes or shape[1] < 1:
         raise AcidError(

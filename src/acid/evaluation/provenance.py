@@ -1,4 +1,4 @@
-"""What a row needs to be believed later: which code, which weights, which libraries."""
+"""What a row was made with: which code, which weights, which libraries."""
 
 from __future__ import annotations
 

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
-from acid.errors import DataError, did_you_mean
+from acid.errors import DataError, did_you_mean, look_up
 from acid.evaluation.conditions import BASELINE, CONDITIONS, condition
+from acid.evaluation.protocol import Split
 from acid.evaluation.rows import SAME_IN_A_FILE, Key, Row, read_rows
 from acid.evaluation.searches import SearchSpec
 from acid.evaluation.statistics import Paired, paired, share_or_mean
@@ -61,6 +62,8 @@ def summarise(
     draws whatever their start. The metric is the task's own unless another number of the rows is named; conditions
     that do not have it are left out.
     """
+    if split is not None:
+        look_up(dict.fromkeys(get_args(Split)), split, "split")
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"no results: {folder} is not a folder")
@@ -71,16 +74,16 @@ def summarise(
 def summarise_rows(
     rows: Sequence[Row], *, metric: str | None = None, starts: Starts = "strict", against: str | None = None
 ) -> list[Summary]:
-    """The same of rows that are there already.
+    """The same for rows in memory.
 
     against: compare all with this one, whatever its search and world model; by default with "original" of their own.
     """
+    look_up(dict.fromkeys(get_args(Starts)), starts, "rule of which starts count")
     groups = {name: kept for name, group in grouped(rows).items() if (kept := counted(group, starts))}
     if metric is not None and groups:
         having = {n: group for n, group in groups.items() if all(row.value(metric) is not None for row in group)}
         if not having:
-            known = {name for row in rows for name, value in {**row.to_json(), **row.metrics}.items()
-                     if isinstance(value, int | float)}  # fmt: skip
+            known = {name for row in rows for name in row.numbers}
             raise DataError(f"no rows have a number called {metric!r}{did_you_mean(metric, known)}")
         groups = having
     found = [_summary(group, _reference(group, groups, against), metric, starts) for group in groups.values()]
@@ -133,13 +136,14 @@ def values_of(rows: Iterable[Row], metric: str) -> dict[tuple[int, str], float]:
     for row in rows:
         value = row.value(metric)
         if value is None:
-            raise DataError(f"{row.condition} has no number called {metric!r} for instance {row.instance}")
+            close = did_you_mean(metric, row.numbers)
+            raise DataError(f"{row.condition} has no number called {metric!r} for instance {row.instance}{close}")
         found[row.pair] = value
     return found
 
 
 def check_comparable(row: Row, other: Row) -> None:
-    """Different weights or rules would pass for an effect of the condition."""
+    """A DataError for rows of different weights or rules, whose difference is not an effect of the condition."""
     for name in SAME_IN_A_FILE:
         mine, theirs = getattr(row, name), getattr(other, name)
         if name == "checkpoints":  # some have no verifier, the no-op no model at all, and models may be compared

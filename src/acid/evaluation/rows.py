@@ -22,7 +22,7 @@ Key = tuple[Any, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What happened in one episode, and all that is needed to believe it. Errors are in the task's `error_unit`."""
+    """What happened in one episode, and what it was made with. Errors are in the task's `error_unit`."""
 
     # Which episode
     task: str
@@ -87,6 +87,11 @@ class Row:
         """A number of the row or of its metrics by name; None if this row has no value for it."""
         found = self.metrics[name] if name in self.metrics else getattr(self, name, None)
         return float(found) if isinstance(found, bool | int | float) else None
+
+    @property
+    def numbers(self) -> set[str]:
+        """The names that `value` may have a number for."""
+        return {name for name, kinds in _KINDS.items() if {bool, int} & {*kinds}} | self.metrics.keys()
 
     def to_json(self) -> dict[str, Any]:
         """Without what is empty or unknown."""

@@ -1,4 +1,4 @@
-"""A search as rows and file names know it."""
+"""The description of a search in rows and file names."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass
 from typing import Any
 
 from acid import checkpoint
-from acid.errors import AcidError, CheckpointError, look_up
+from acid.errors import AcidError, CheckpointError, did_you_mean, look_up
 from acid.planning import SEARCHES, Search
 from acid.tasks import Setup
 
@@ -45,7 +45,7 @@ class SearchSpec:
 
     @classmethod
     def of(cls, search: Search, **others: Any) -> SearchSpec:
-        """Of a search that is there already."""
+        """The description of a search."""
         names = {kind: name for name, kind in SEARCHES.items()}
         known = fields(search) if is_dataclass(search) else ()
         values = {f.name: getattr(search, f.name) for f in known}
@@ -58,20 +58,21 @@ class SearchSpec:
 
     @classmethod
     def usual(cls, setup: Setup, *, method: Any = "cem", **chosen: Any) -> SearchSpec:
-        """A task's usual search with what was `chosen` in its place; a size the method does not have is an error."""
+        """A task's usual search with the `chosen` settings; one that the method does not have is an error."""
         kind = look_up(SEARCHES, method, "search method")
         has = {f.name for f in fields(kind)}
+        around = {f.name for f in fields(cls)} - {"method", "options", *_SIZES}
         chosen = {name: value for name, value in chosen.items() if value is not None}
-        for name in (*_SIZES, "std_init"):
-            if name in chosen and name not in has:
-                raise AcidError(f"the search {method!r} has no {name}; leave it out")
+        for name in chosen:
+            if name not in has | around:
+                close = "; leave it out" if name in (*_SIZES, "std_init") else did_you_mean(name, has | around)
+                raise AcidError(f"the search {method!r} has no {name}{close}")
         usual = {name: getattr(setup, name) for name in _SIZES if name in has}
         if "iterations" not in has:  # as many candidates in one go
             usual["samples"] *= setup.iterations
         sizes = {name: chosen.pop(name, size) for name, size in usual.items()}
-        if "std_init" in chosen:
-            chosen["options"] = {"std_init": chosen.pop("std_init")}
-        others: dict[str, Any] = {"horizon": setup.horizon} | chosen
+        options = {name: chosen.pop(name) for name in list(chosen) if name not in around}
+        others: dict[str, Any] = {"horizon": setup.horizon, "options": options} | chosen
         spec = cls(method, **sizes, **others)
         spec.build()  # complains about sizes that make no sense
         if spec.horizon < 1:
@@ -87,6 +88,8 @@ class SearchSpec:
         kind = look_up(SEARCHES, self.method, "search method")
         sizes = {name: getattr(self, name) for name in _SIZES if name in {f.name for f in fields(kind)}}
         options = {n: tuple(v) if isinstance(v, list) else v for n, v in self.options.items()}
+        for name in options:
+            look_up({f.name: f for f in fields(kind)}, name, f"option of the search {self.method!r}")
         return kind(**sizes, **options)
 
     @property

@@ -147,6 +147,11 @@ def bootstrap_rank_correlation(
         found = np.mean([_counted_partial([t[:, j] for t in tables], counts) for j in range(k)], axis=0)
     else:
         found = _counted_partial([t.ravel() for t in tables], counts.repeat(k, axis=1))
+    return percentile_interval(found, n)
+
+
+def percentile_interval(found: np.ndarray, n: int) -> Interval:
+    """Of a number found of n things, [0], and of resamples of them, [1:]."""
     low, high = np.quantile(found[1:], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return Interval(n, float(found[0]), float(low), float(high))
 

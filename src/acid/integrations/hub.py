@@ -26,7 +26,7 @@ from acid import checkpoint, models
 from acid.errors import CheckpointError, is_number, some
 from acid.evaluation import Cell, SearchSpec
 from acid.evaluation.kits import kit_of
-from acid.files import clipped, read_json_object
+from acid.files import clipped, read_json_object, write_text, writing
 from acid.planning import CEM, Adaptive, Cost, Planner, Search
 from acid.planning.bounds import Limit
 from acid.verifier import Policy, Verifier
@@ -131,9 +131,10 @@ class PretrainedCell:
         parts = [part for part in PARTS if (self.folder / part).is_dir()]
         for part in parts:
             checkpoint.load(self.folder / part)  # nothing damaged is passed on
-            (target / part).mkdir(parents=True)
-            for file in FILES:
-                shutil.copyfile(self.folder / part / file, target / part / file)
+            with writing(target, CheckpointError):
+                (target / part).mkdir(parents=True)
+                for file in FILES:
+                    shutil.copyfile(self.folder / part / file, target / part / file)
         described = {
             "library_name": "acid-planning",
             "version": metadata.version("acid-planning"),
@@ -141,10 +142,10 @@ class PretrainedCell:
             "model": self.kind,
             "parts": {part: checkpoint.fingerprint(target / part) for part in parts},
         }
-        (target / CONFIG).write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+        write_text(target / CONFIG, json.dumps(described, indent=2) + "\n", CheckpointError)
         if self.lambdas:
-            (target / LAMBDA).write_text(json.dumps(dict(self.lambdas), indent=2) + "\n", encoding="utf-8")
-        (target / CARD).write_text(self._card(parts), encoding="utf-8")
+            write_text(target / LAMBDA, json.dumps(dict(self.lambdas), indent=2) + "\n", CheckpointError)
+        write_text(target / CARD, self._card(parts), CheckpointError)
         return target
 
     def push_to_hub(

@@ -1,4 +1,5 @@
-"""Published world models: stable-worldmodel's folders with `config.json` and `weights*.pt`, PLDM's archives, DINO-WM's.
+"""Published world models: stable-worldmodel's folders with `config.json` and `weights*.pt`, PLDM's archives, DINO-WM's
+files, and the world models and tokenizers of CompACT.
 
 Nothing in such a folder is executed. The configuration is read by `published_config`, the weights as bare tensors.
 Statistics of the actions are not in the folder; they come from the dataset that the model was trained on.
@@ -7,9 +8,10 @@ Statistics of the actions are not in the folder; they come from the dataset that
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,16 +19,18 @@ from torch import Tensor
 from acid import checkpoint, models
 from acid.errors import CheckpointError, DataError, some
 from acid.files import existing, load_torch, read_json
-from acid.integrations import published_archive, published_dinowm
+from acid.integrations import published_archive, published_compact, published_dinowm
 from acid.integrations.pickled import state_of
 from acid.integrations.published_config import Published, parse
 from acid.integrations.stable_worldmodel import from_peer_state
-from acid.models import DinoWorldModel, JepaWorldModel, LearnedWorldModel
+from acid.models import DinoWorldModel, JepaWorldModel, LearnedWorldModel, NavigationWorldModel
+from acid.models.compact import CompactTokenizer
 from acid.types import ActionScaler
 
 CONFIG = "config.json"
 WEIGHTS = "weights*.pt"
 
+M = TypeVar("M", bound=LearnedWorldModel)
 Folder = str | os.PathLike[str]
 Statistics = ActionScaler | Literal["identity"] | None
 
@@ -38,13 +42,21 @@ def load_published(
     weights: str | None = None,
     proprio_scaler: Statistics = None,
     encoder: str | None = None,
+    tokenizer: Folder | CompactTokenizer | None = None,
 ) -> LearnedWorldModel:
-    """The Le-WM, PLDM or DINO-WM of a published folder, ready to plan with.
+    """The Le-WM, PLDM, DINO-WM or NWM of a published folder, ready to plan with.
 
     `action_scaler` holds the statistics of the training actions, see `acid.data.fit_scaler`; "identity" is for callers
     who normalise actions themselves. `weights` names one of several weight files. For a DINO-WM, `proprio_scaler` are
-    the statistics of its proprioception, if it has some, and `encoder` is a folder with DINOv2 ViT-S/14.
+    the statistics of its proprioception, if it has some, and `encoder` is a folder with DINOv2 ViT-S/14. An NWM on the
+    tokens of CompACT needs its `tokenizer`, see `load_tokenizer`, and has actions of its own units.
     """
+    if (found := _compact(Path(folder), weights)) is not None:
+        if (action_scaler, proprio_scaler, encoder) != (None, None, None):
+            raise CheckpointError(f"{folder} holds an NWM, whose action statistics are known: give its tokenizer only")
+        return _load_nwm(*found, tokenizer)
+    if tokenizer is not None:
+        raise CheckpointError(f"{folder} holds no NWM: leave the tokenizer out")
     dino = _dinowm_file(Path(folder), weights)
     if dino is not None:
         return _load_dinowm(dino, action_scaler, proprio_scaler, encoder)
@@ -66,6 +78,54 @@ def load_published(
     return checkpoint.restore(stored, lambda: JepaWorldModel(config, scaler), folder)
 
 
+def load_tokenizer(
+    folder: Folder, *, weights: str | None = None, encoder: str | None = None, image_size: int | None = None
+) -> CompactTokenizer:
+    """The tokenizer of a folder of CompACT's; `encoder` is a folder with DINOv3 ViT-B/16.
+
+    `image_size` are the pixels along a side that DINOv3 looks at, where a world model's are not the tokenizer's own.
+    """
+    found = _compact(Path(folder), weights)
+    if found is None:
+        raise CheckpointError(
+            f"{folder} holds no tokenizer; a world model needs the dataset that it was trained on (--data)"
+        )
+    file, content = found
+    config, state = published_compact.tokenizer(content, file, source=encoder, image_size=image_size)
+    stored = checkpoint.Checkpoint("published", {}, state, None, {})
+    made = checkpoint.restore(stored, lambda: CompactTokenizer(config), file)
+    published_compact.check_encoder(content, made, file)
+    return made
+
+
+def _compact(folder: Path, weights: str | None) -> tuple[Path, published_compact.Content] | None:
+    """The file and its content, if a folder is one of CompACT."""
+    file = None if (folder / CONFIG).exists() else published_compact.find(folder, weights)
+    content = None if file is None else published_compact.open_file(file)
+    if file is None or content is None:
+        return None
+    _check_finite(content.state, file)
+    return file, content
+
+
+def _load_nwm(
+    file: Path, content: published_compact.Content, tokenizer: Folder | CompactTokenizer | None
+) -> NavigationWorldModel:
+    from acid.data.poses import SCALER  # needs the data extra
+
+    if content.is_tokenizer:
+        raise CheckpointError(f"{file} holds a tokenizer, which has no actions: leave the dataset out (--data)")
+    if tokenizer is None:
+        raise CheckpointError(
+            f"{file} predicts tokens of CompACT's tokenizer, which is not in it: convert that one first, "
+            "and name its folder as tokenizer"
+        )
+    made = tokenizer if isinstance(tokenizer, CompactTokenizer) else CompactTokenizer.load(Path(tokenizer))
+    config, state = published_compact.world_model(content, made, file)
+    stored = checkpoint.Checkpoint("published", {}, state, SCALER, {})
+    return checkpoint.restore(stored, lambda: NavigationWorldModel(config, SCALER, made), file)
+
+
 def _dinowm_file(folder: Path, weights: str | None) -> Path | None:
     """The file of weights, if a folder is one of DINO-WM."""
     return None if (folder / CONFIG).exists() else published_dinowm.find(folder, weights)
@@ -76,8 +136,8 @@ def _load_dinowm(file: Path, actions: Statistics, proprio: Statistics, source: s
     _check_finite(tensors, file)
     scaler = _scaler(actions, config.action_size, file)
     if config.proprio is not None:
-        felt = _proprio(proprio, len(config.proprio.mean), file)
-        config = replace(config, proprio=replace(config.proprio, mean=felt.mean, std=felt.std))
+        statistics = _proprio(proprio, len(config.proprio.mean), file)
+        config = replace(config, proprio=replace(config.proprio, mean=statistics.mean, std=statistics.std))
     elif proprio is not None:
         raise CheckpointError(f"the model of {file} looks at pixels only: leave proprio_scaler out")
     stored = checkpoint.Checkpoint("published", {}, tensors, scaler, {})
@@ -85,7 +145,10 @@ def _load_dinowm(file: Path, actions: Statistics, proprio: Statistics, source: s
 
 
 def read_config(folder: Folder, weights: str | None = None) -> Published:
-    """Which world model a published folder holds, and its sizes; without config.json they follow from the weights."""
+    """Which world model a published folder holds, and its sizes; without config.json they follow from the weights.
+
+    Those of CompACT are told by what `load_tokenizer` and `load_published` make of them.
+    """
     dino = _dinowm_file(Path(folder), weights)
     if dino is not None:
         return Published("dinowm", published_dinowm.read(dino).config)
@@ -108,6 +171,7 @@ def convert(
     held_out: float = 0.0,
     weights: str | None = None,
     encoder: str | None = None,
+    tokenizer: Folder | None = None,
 ) -> LearnedWorldModel:
     """Write a published world model to `out` as a checkpoint of ours, with the action statistics of a dataset.
 
@@ -117,26 +181,68 @@ def convert(
     """
     from acid.data import Episodes, fit_scaler, partition  # needs the data extra, which loading does not
 
+    _check_apart(folder, out)
+    found = _compact(Path(folder), weights)
+    if found is not None:
+        model = _load_nwm(*found, tokenizer)
+        with Episodes(data, require=("pixels", "action", "pose")) as episodes:
+            parts, attributes = partition(episodes, held_out=held_out, frameskip=1), episodes.attributes
+        metadata = _metadata(Path(folder), found[0], "nwm", task) | {"tokenizer": model.encoder_fingerprint}
+        return _save(model, "nwm", out, metadata, Path(data), attributes, parts.as_dict())
+    if tokenizer is not None:
+        raise CheckpointError(f"{folder} holds no NWM: leave the tokenizer out")
     kind, config = read_config(folder, weights)
     file = _dinowm_file(Path(folder), weights) or _weights_file(Path(folder), weights)
-    if Path(out).resolve() == Path(folder).resolve():
-        raise CheckpointError(f"{out} is the published folder itself, whose {CONFIG} would be lost; name another")
     with Episodes(data) as episodes:
         frameskip = _frameskip(config.action_size, episodes.shape("action"), data)
         scaler = fit_scaler(episodes, range(len(episodes)), frameskip)
-        felt = getattr(config, "proprio", None) and fit_scaler(episodes, range(len(episodes)), column="proprio")
+        proprio_stats = getattr(config, "proprio", None) and fit_scaler(
+            episodes, range(len(episodes)), column="proprio"
+        )
         parts, attributes = partition(episodes, held_out=held_out, frameskip=frameskip), episodes.attributes
-    model = load_published(folder, action_scaler=scaler, weights=weights, proprio_scaler=felt, encoder=encoder)
-    metadata = {
+    model = load_published(folder, action_scaler=scaler, weights=weights, proprio_scaler=proprio_stats, encoder=encoder)
+    metadata = _metadata(Path(folder), file, kind, task)
+    return _save(model, kind, out, metadata, Path(data), attributes, parts.as_dict())
+
+
+def convert_tokenizer(
+    folder: Folder,
+    out: Folder,
+    *,
+    task: str | None = None,
+    weights: str | None = None,
+    encoder: str | None = None,
+    image_size: int | None = None,
+) -> CompactTokenizer:
+    """Write a published tokenizer of CompACT to `out` as a checkpoint of ours; the rest is as in `load_tokenizer`."""
+    _check_apart(folder, out)
+    made = load_tokenizer(folder, weights=weights, encoder=encoder, image_size=image_size)
+    file = published_compact.find(Path(folder), weights)
+    metadata = _metadata(Path(folder), Path(folder) if file is None else file, "nwm", task)
+    made.save(Path(out), metadata | {"part": "tokenizer"})
+    return made
+
+
+def _check_apart(folder: Folder, out: Folder) -> None:
+    if Path(out).resolve() == Path(folder).resolve():
+        raise CheckpointError(f"{out} is the published folder itself, whose {CONFIG} would be lost; name another")
+
+
+def _metadata(folder: Path, file: Path, kind: str, task: str | None) -> dict[str, Any]:
+    return {
         "part": "model",
         **({} if task is None else {"task": task}),
         "model": kind,
         "scale": "published",
-        "recipe": {"folder": Path(folder).name, "weights": file.name},
-        "data": {"file": Path(data).name, **attributes},
-        "partition": parts.as_dict(),
+        "recipe": {"folder": folder.name, "weights": file.name},
     }
-    models.save(model, kind, Path(out), metadata)
+
+
+def _save(
+    model: M, kind: str, out: Folder, metadata: dict[str, Any], data: Path, attributes: Mapping[str, Any], parts: Any
+) -> M:
+    about = metadata | {"data": {"file": data.name, **attributes}, "partition": parts}
+    models.save(model, kind, Path(out), about)
     return model
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints without a description: PLDM's `_weight.ckpt` and `_object.ckpt`, and those of NWM and CompACT.
+"""Checkpoints without a description: PLDM's `_weight.ckpt` and `_object.ckpt`.
 
 The sizes of a PLDM or Le-WM follow from the shapes of its weights. Only the numbers of heads do not: a pickled object
 tells them; weights alone are taken to have heads of 64 numbers, as all published ones have.
@@ -20,28 +20,8 @@ from acid.models import JepaConfig
 from acid.nn.causal import CausalConfig
 from acid.nn.encoders import ViTConfig
 
-PATTERNS = ("*_weight*.ckpt", "*_object.ckpt", "*.pth.tar", "*.ckpt")  # the first are smaller
+PATTERNS = ("*_weight*.ckpt", "*_object.ckpt", "*.ckpt")  # the first are smaller
 HEAD = 64  # numbers
-# What tells the public networks that ours are not, and what ours lack.
-FOREIGN = {
-    "x_embedder.proj.": (
-        "NWM's CDiT",
-        "it denoises the latents of Stable Diffusion's VAE, one frame at any offset, in 250 steps (ours "
-        "fills in a few tokens of the next frame), its blocks have 11 AdaLN parts (ours 9) and attention with bias_k "
-        "and bias_v (ours has none)",
-    ),
-    "y_embedder.": (
-        "CompACT's world model",
-        "its blocks have 11 AdaLN parts (ours 9) and attention with bias_k and bias_v (ours has none), its positions "
-        "are [context + 1, tokens] (ours 2 × tokens and an age), its head has an AdaLN and no bias (ours a bias and a "
-        "plain norm), and it predicts frames at any offset (ours the next one)",
-    ),
-    "tokenizer.": (
-        "CompACT's tokenizer",
-        "its Q-former normalises after each layer (ours before) and its codec is MAGE's VQGAN of 1 024 codes (ours is "
-        "Janus's of 16 384)",
-    ),
-}
 
 
 class Archive(NamedTuple):
@@ -65,29 +45,12 @@ def find(folder: Path) -> Path | None:
 def read(file: Path) -> Archive:
     """A Le-WM or PLDM; a CheckpointError says what something else is."""
     content = read_pickled(file)
-    refuse_foreign(content, file)
     tensors = _world_model(state_of(content))
     try:
         config = _infer(tensors, _heads(content))
     except (KeyError, IndexError, ValueError) as error:
         raise CheckpointError(f"{file} does not hold the weights of a Le-WM or PLDM: there is no {error}") from error
     return Archive(Published("pldm", config), tensors)
-
-
-def refuse_foreign(content: Any, file: Path) -> None:
-    """A CheckpointError that names what differs, for the public networks of NWM and CompACT, which ours are not."""
-    if not isinstance(content, Mapping):
-        return
-    inner = next(
-        (content[key] for key in ("ema", "model", "state_dict") if isinstance(content.get(key), Mapping)), content
-    )
-    names = {str(name).removeprefix("_orig_mod.").removeprefix("module.") for name in inner}
-    for prefix, (what, difference) in FOREIGN.items():
-        if any(name.startswith(prefix) for name in names):
-            raise CheckpointError(
-                f"{file} holds {what}, which is another network than the one here: {difference}; train ours with "
-                "`acid train`, or plan with theirs as your own world model"
-            )
 
 
 def _world_model(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -95,11 +95,11 @@ def _parts(content: Any, file: Path) -> dict[str, Any]:
 def _convert(parts: Mapping[str, Any], source: str) -> PublishedDino:
     predictor, module = state_of(parts["predictor"]), parts["predictor"]
     actions = _embedding("action_encoder", parts["action_encoder"])
-    felt = _embedding("proprio_encoder", parts["proprio_encoder"]) if "proprio_encoder" in parts else None
+    embedding = _embedding("proprio_encoder", parts["proprio_encoder"]) if "proprio_encoder" in parts else None
     width, used = predictor["pos_embedding"].shape[-1], actions["weight"].shape[0]
-    if felt is not None and width == FEATURES + used:  # it was saved, and repeated no times in a token
-        felt = None
-    proprio = None if felt is None else _unit_proprio(felt)
+    if embedding is not None and width == FEATURES + used:  # it was saved, and repeated no times in a token
+        embedding = None
+    proprio = None if embedding is None else _unit_proprio(embedding)
     wanted = FEATURES + used + (0 if proprio is None else proprio.width)
     if width != wanted:
         told = "" if proprio is None else f", {proprio.width} of proprioception"
@@ -124,7 +124,7 @@ def _convert(parts: Mapping[str, Any], source: str) -> PublishedDino:
     state = {f"dynamics.predictor.{new}": value for new, value in _renamed(predictor)}
     state["dynamics.predictor.positions"] = positions.reshape(frames, tokens, width)
     state |= {f"dynamics.embed_action.{name}": value for name, value in actions.items()}
-    state |= {f"proprio.embed.{name}": value for name, value in (felt or {}).items()}
+    state |= {f"proprio.embed.{name}": value for name, value in (embedding or {}).items()}
     return PublishedDino(config, state)
 
 

@@ -13,9 +13,10 @@ from acid.device import resolve_device
 from acid.errors import CheckpointError, look_up
 from acid.models import dinowm, lewm, nwm, pldm
 from acid.models.contract import Batch, FrozenEncoderModel, Kind, LearnedWorldModel
-from acid.models.decoder import Decoder
+from acid.models.decoder import Decoder, VectorDecoder
 from acid.models.dinowm import DinoWorldModel
 from acid.models.jepa import JepaConfig, JepaWorldModel
+from acid.models.keypoint_decoder import KeypointDecoder
 from acid.models.nwm import NavigationWorldModel
 from acid.models.token_decoder import TokenDecoder
 from acid.types import ActionScaler
@@ -26,7 +27,7 @@ KINDS: dict[str, Kind] = {
     "dinowm": dinowm.KIND,
     "nwm": nwm.KIND,
 }
-DECODERS = {decoder.kind: decoder for decoder in (Decoder, TokenDecoder)}
+DECODERS = {decoder.kind: decoder for decoder in (Decoder, KeypointDecoder, TokenDecoder)}
 
 
 def build(kind: str, scale: str, scaler: ActionScaler, **options: Any) -> LearnedWorldModel:
@@ -61,10 +62,11 @@ def load(folder: str | Path, *, device: str | torch.device = "cpu", **options: A
     model = checkpoint.restore(
         stored, lambda: kind.model(checkpoint.config_from(kind.config, stored.config), scaler, **options), folder
     )
+    model.fingerprint = checkpoint.fingerprint(folder)
     return model.to(resolve_device(str(device)))
 
 
-def load_decoder(folder: str | Path, *, device: str | torch.device = "cpu") -> Decoder | TokenDecoder:
+def load_decoder(folder: str | Path, *, device: str | torch.device = "cpu") -> VectorDecoder | TokenDecoder:
     """The decoder of a checkpoint folder, whichever it is."""
     kind = checkpoint.load(folder).kind
     if kind not in DECODERS:

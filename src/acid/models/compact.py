@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -20,8 +20,10 @@ from torch import Tensor, nn
 
 from acid.errors import ShapeError
 from acid.models.image_codecs import CodecConfig, ImageCodec, load_codec
+from acid.models.joint import JointTransformer
 from acid.models.patch_encoders import PatchEncoder, PatchEncoderConfig, digest, load_encoder
 from acid.models.stored import StoredNetwork
+from acid.models.vqgan import VQGAN, VQGANConfig
 from acid.nn.fsq import FSQ
 from acid.nn.pictures import Perceptual
 from acid.nn.unmasking import Unmasking, gumbel, random_mask, unmask
@@ -40,11 +42,14 @@ class ConvFeaturesConfig:
 
 @dataclass(frozen=True)
 class QFormerConfig:
+    """published: as CompACT's authors do, read the features as they come, and normalise after every layer."""
+
     queries: int = 16
     width: int = 768
     depth: int = 5
     heads: int = 8
     mlp_width: int = 3072
+    published: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,9 +66,13 @@ class PixelDecoderConfig:
 
 @dataclass(frozen=True)
 class MaskedDecoderConfig:
-    """A bidirectional transformer over the codes of a frozen VQGAN, with the tokens in front."""
+    """A bidirectional transformer over the codes of a frozen VQGAN, with the tokens in front.
 
-    codec: CodecConfig = field(default_factory=CodecConfig)
+    joint: tokens and codes have weights of their own, as in the network of CompACT's authors, and the table of codes
+    is also the output's. A VQGAN that is described by its sizes is a part of the checkpoint.
+    """
+
+    codec: CodecConfig | VQGANConfig = field(default_factory=CodecConfig)
     width: int = 1024
     depth: int = 16
     heads: int = 16
@@ -71,6 +80,7 @@ class MaskedDecoderConfig:
     unmasking: Unmasking = field(default_factory=lambda: Unmasking(16))
     guidance: float = 2.0  # classifier-free: how far to go from what is likely to what the tokens say; 1: not beyond
     forget: float = 0.1  # probability in training that the tokens are not shown, which guidance needs
+    joint: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,6 +89,7 @@ class CompactConfig:
     qformer: QFormerConfig
     decoder: PixelDecoderConfig | MaskedDecoderConfig
     levels: tuple[int, ...] = LEVELS
+    centred: bool = False  # of the quantiser, see `FSQ`
 
     @property
     def image_size(self) -> int:
@@ -133,9 +144,9 @@ class ConvFeatures(nn.Module):
         return (x + F.gelu(self.wider(x))).permute(0, 2, 3, 1)
 
 
-def _layers(width: int, depth: int, heads: int, mlp_width: int) -> nn.TransformerDecoder:
+def _layers(width: int, depth: int, heads: int, mlp_width: int, *, norm_first: bool = True) -> nn.TransformerDecoder:
     layer = nn.TransformerDecoderLayer(
-        width, heads, mlp_width, dropout=0.0, activation="gelu", batch_first=True, norm_first=True
+        width, heads, mlp_width, dropout=0.0, activation="gelu", batch_first=True, norm_first=norm_first
     )
     return nn.TransformerDecoder(layer, depth, norm=nn.LayerNorm(width))
 
@@ -145,14 +156,18 @@ class QFormer(nn.Module):
 
     def __init__(self, config: QFormerConfig, *, places: int, channels: int, size: int) -> None:
         super().__init__()
-        self.queries = nn.Parameter(torch.randn(1, config.queries, config.width))
-        self.positions = nn.Parameter(0.5 * torch.randn(1, places, config.width))
-        self.input = nn.Linear(channels, config.width)
-        self.layers = _layers(config.width, config.depth, config.heads, config.mlp_width)
-        self.output = nn.Linear(config.width, size)
+        width, published = config.width, config.published
+        if published and channels != width:
+            raise ShapeError(f"the published Q-former is as wide as its features: {width} is not {channels}")
+        self.queries = nn.Parameter(torch.randn(1, config.queries, width))
+        self.positions = None if published else nn.Parameter(0.5 * torch.randn(1, places, width))
+        self.input = nn.Identity() if published else nn.Linear(channels, width)
+        self.layers = _layers(width, config.depth, config.heads, config.mlp_width, norm_first=not published)
+        self.output = nn.Linear(width, size)
 
     def forward(self, features: Tensor) -> Tensor:
-        memory = self.input(features.flatten(1, 2)) + self.positions
+        memory = self.input(features.flatten(1, 2))
+        memory = memory if self.positions is None else memory + self.positions
         return self.output(self.layers(self.queries.expand(len(memory), -1, -1), memory))
 
 
@@ -235,12 +250,15 @@ class PixelDecoder(nn.Module):
 class MaskedDecoder(nn.Module):
     """Codes [M, P, D] to the codes of a frozen VQGAN, by unmasking, and these to images [M, 3, S, S]."""
 
-    def __init__(self, config: MaskedDecoderConfig, codec: ImageCodec, *, tokens: int, size: int) -> None:
+    def __init__(self, config: MaskedDecoderConfig, codec: ImageCodec | VQGAN, *, tokens: int, size: int) -> None:
         super().__init__()
         self.config = config
         self.codec = codec
         self.places = codec.grid**2
-        width = config.width
+        self._build(tokens, size)
+
+    def _build(self, tokens: int, size: int) -> None:
+        config, codec, width = self.config, self.codec, self.config.width
         self.input = nn.Linear(size, width)
         self.unknown = nn.Parameter(torch.randn(1, tokens, width))  # in place of tokens that are not shown
         self.embedding = nn.Embedding(codec.size + 1, width)  # the last one stands for hidden
@@ -252,6 +270,14 @@ class MaskedDecoder(nn.Module):
         self.head = nn.Linear(width, codec.size)
         nn.init.normal_(self.embedding.weight, std=0.02)
 
+    def condition(self, codes: Tensor) -> Tensor:
+        """Codes [M, P, D] to embedded tokens [M, P, width]."""
+        return self.input(codes)
+
+    def nothing(self, codes: Tensor) -> Tensor:
+        """What stands in place of them where they are not shown, [M, P, width]."""
+        return self.unknown.expand(len(codes), -1, -1)
+
     def logits(self, condition: Tensor, codes: Tensor, hidden: Tensor) -> Tensor:
         """Embedded tokens [M, P, width] and VQGAN codes [M, G·G], some hidden, to logits [M, G·G, code book]."""
         shown = self.embedding(codes.masked_fill(hidden, self.codec.size))
@@ -260,7 +286,7 @@ class MaskedDecoder(nn.Module):
 
     def forward(self, codes: Tensor, *, seed: int = 0) -> Tensor:
         """Images, the same for the same seed."""
-        known, unknown = self.input(codes), self.unknown.expand(len(codes), -1, -1)
+        known, unknown = self.condition(codes), self.nothing(codes)
         generator = torch.Generator().manual_seed(seed)
 
         def predict(tokens: Tensor, hidden: Tensor) -> Tensor:
@@ -284,8 +310,31 @@ class MaskedDecoder(nn.Module):
         target = self.codec.encode(pixels)
         hidden = random_mask(len(target), self.places).to(target.device)
         forgotten = (torch.rand(len(codes), 1, 1) < self.config.forget).to(codes.device)
-        logits = self.logits(torch.where(forgotten, self.unknown, self.input(codes)), target, hidden)
+        logits = self.logits(torch.where(forgotten, self.nothing(codes), self.condition(codes)), target, hidden)
         return F.cross_entropy(logits[hidden].float(), target[hidden])
+
+
+class JointDecoder(MaskedDecoder):
+    """The same with the network of CompACT's authors; tokens that are not shown are zeros."""
+
+    def _build(self, tokens: int, size: int) -> None:
+        config, width = self.config, self.config.width
+        self.input = nn.Linear(size, width)
+        self.token_positions = nn.Parameter(0.02 * torch.randn(1, tokens, width))
+        self.positions = nn.Parameter(0.02 * torch.randn(1, self.places, width))
+        self.embedding = nn.Embedding(self.codec.size + 1, width)
+        nn.init.normal_(self.embedding.weight, std=0.02)
+        self.joint = JointTransformer(width, config.depth, config.heads, config.mlp_width, tokens=tokens)
+
+    def condition(self, codes: Tensor) -> Tensor:
+        return self.input(codes) + self.token_positions
+
+    def nothing(self, codes: Tensor) -> Tensor:
+        return self.condition(torch.zeros_like(codes))
+
+    def logits(self, condition: Tensor, codes: Tensor, hidden: Tensor) -> Tensor:
+        shown = self.embedding(codes.masked_fill(hidden, self.codec.size)) + self.positions
+        return F.linear(self.joint(shown, condition), self.embedding.weight[:-1])
 
 
 class CompactTokenizer(StoredNetwork):
@@ -311,17 +360,21 @@ class CompactTokenizer(StoredNetwork):
             config = replace(config, encoder=replace(self.encoder.config, digest=self.encoder.digest))
         height, width = self.encoder.grid
         self.qformer = QFormer(config.qformer, places=height * width, channels=self.encoder.channels, size=size)
-        self.quantiser = FSQ(config.levels)
+        self.quantiser = FSQ(config.levels, centred=config.centred)
         self.decoder: PixelDecoder | MaskedDecoder
         if isinstance(config.decoder, PixelDecoderConfig):
             self.decoder = PixelDecoder(config.decoder, tokens=tokens, size=size)
         else:
-            masked = config.decoder
-            codec = codec or load_codec(masked.codec)
-            codec.check(masked.codec)
-            masked = replace(masked, codec=replace(codec.config, digest=codec.digest))
+            masked, inside = config.decoder, None
+            if isinstance(masked.codec, VQGANConfig):
+                inside = VQGAN(masked.codec)
+            else:
+                codec = codec or load_codec(masked.codec)
+                codec.check(masked.codec)
+                masked = replace(masked, codec=replace(codec.config, digest=codec.digest))
             config = replace(config, decoder=masked)
-            self.decoder = MaskedDecoder(masked, codec, tokens=tokens, size=size)
+            made = JointDecoder if masked.joint else MaskedDecoder
+            self.decoder = made(masked, inside or cast(ImageCodec, codec), tokens=tokens, size=size)
         self.config = config
 
     @property
@@ -334,7 +387,8 @@ class CompactTokenizer(StoredNetwork):
         """Changes with anything that changes what `encode` gives."""
         learned = {name: value for name, value in self.state_dict().items() if not name.startswith("decoder.")}
         frozen = "" if isinstance(self.encoder, ConvFeatures) else repr(replace(self.encoder.config, source=None))
-        return hashlib.sha256(f"{digest(learned)} {self.config.levels} {frozen}".encode()).hexdigest()[:12]
+        told = f"{digest(learned)} {self.config.levels} {frozen}{' centred' if self.config.centred else ''}"
+        return hashlib.sha256(told.encode()).hexdigest()[:12]
 
     def quantise(self, pixels: Tensor) -> Tensor:
         """uint8 pixels [M, S, S, 3] to codes [M, P, D] that gradients pass through."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from acid.errors import ShapeError
+from acid.errors import MissingMethodError, ShapeError
 from acid.types import ActionScaler
 
 
@@ -24,6 +24,8 @@ class Batch:
 class LearnedWorldModel(nn.Module):
     """A network to plan with. Its `config` has at least `action_size` (A) and `history` (T frames that it looks at)."""
 
+    fingerprint: str | None = None  # of the checkpoint that it was loaded from
+
     def __init__(self, config: Any, scaler: ActionScaler) -> None:
         super().__init__()
         if scaler.size != config.action_size:
@@ -34,20 +36,25 @@ class LearnedWorldModel(nn.Module):
     @property
     def observation_size(self) -> int:
         """Pixels along each side of an image."""
-        raise NotImplementedError
+        raise MissingMethodError(type(self), "observation_size")
 
     @property
     def context(self) -> int:
         """Frames of an observation; with more than one, observations are [B, T, S, S, 3]."""
         return 1
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Of a dataset, that `encode` needs besides pixels; with some, observations are {"pixels": …, name: …}."""
+        return ()
+
     def encode(self, observation: Tensor) -> Tensor:
         """uint8 pixels [B, S, S, 3] to latents [B, P, D]."""
-        raise NotImplementedError
+        raise MissingMethodError(type(self), "encode")
 
     def rollout(self, latent: Tensor, actions: Tensor) -> Tensor:
         """Latents [B, P, D] and normalised actions [B, N, H, A] to imagined latents [B, N, H, P, D]."""
-        raise NotImplementedError
+        raise MissingMethodError(type(self), "rollout")
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Let torch compile the layers of a rollout; arguments are those of `torch.compile`.
@@ -83,7 +90,7 @@ class FrozenEncoderModel(LearnedWorldModel):
     @property
     def encoder_fingerprint(self) -> str:
         """Changes with anything that changes what `encode` gives, and with nothing else."""
-        raise NotImplementedError
+        raise MissingMethodError(type(self), "encoder_fingerprint")
 
     def fit_encoder(self, frames: Callable[[int], Tensor]) -> None:
         """Fit whatever encoding needs, before anything is encoded; `frames(n)` gives at most n training frames."""

@@ -39,7 +39,7 @@ _CPU_TOKENS = 3072  # more tokens at once gain nothing on a CPU and take memory
 
 @dataclass(frozen=True)
 class ProprioConfig:
-    """What the robot feels, e.g. positions and speeds of its joints, and by which numbers it is normalised.
+    """Proprioception, e.g. positions and speeds of a robot's joints: how it is normalised and embedded.
 
     It is embedded linearly in `width` numbers, which lie beside those of the picture in every token.
     """
@@ -186,10 +186,10 @@ class Proprio(nn.Module):
         self.register_buffer("mean", torch.tensor(config.mean), persistent=False)
         self.register_buffer("std", torch.tensor(config.std), persistent=False)
 
-    def forward(self, felt: Tensor) -> Tensor:
-        if felt.dim() != 2 or felt.shape[1] != len(self.mean):
-            raise ShapeError(f"proprioception must be [B, {len(self.mean)}], got {list(felt.shape)}")
-        return self.embed((felt - self.mean) / self.std)
+    def forward(self, proprio: Tensor) -> Tensor:
+        if proprio.dim() != 2 or proprio.shape[1] != len(self.mean):
+            raise ShapeError(f"proprioception must be [B, {len(self.mean)}], got {list(proprio.shape)}")
+        return self.embed((proprio - self.mean) / self.std)
 
 
 class DinoWorldModel(FrozenEncoderModel):
@@ -220,6 +220,10 @@ class DinoWorldModel(FrozenEncoderModel):
         return self.config.encoder.observation_size
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        return () if self.proprio is None else ("proprio",)
+
+    @property
     def encoder_fingerprint(self) -> str:
         parts = [repr(replace(self.config.encoder, source=None))]  # the same weights may lie elsewhere
         parts += [digest(part.state_dict()) for part in (self.projection, self.proprio) if part is not None]
@@ -235,20 +239,20 @@ class DinoWorldModel(FrozenEncoderModel):
     @torch.no_grad()
     def encode(self, observation: Tensor | Mapping[str, Tensor]) -> Tensor:
         """uint8 pixels [B, S, S, 3] to latents [B, P, D]; with proprioception, {"pixels": …, "proprio": [B, p]}."""
-        pixels, felt = _sources(observation, None if self.proprio is None else len(self.proprio.mean))
+        pixels, proprio = _sources(observation, None if self.proprio is None else len(self.proprio.mean))
         features = self.encoder(pixels)
         tokens = features.flatten(1, 2) if self.projection is None else self.projection(features)
-        if self.proprio is None or felt is None:
+        if self.proprio is None or proprio is None:
             return tokens
-        embedded = self.proprio(felt.to(tokens.dtype))
+        embedded = self.proprio(proprio.to(tokens.dtype))
         return torch.cat([tokens, embedded.unsqueeze(1).expand(-1, self.tokens, -1)], -1)
 
     def fake_input(self, batch: int = 2, *, candidates: int = 3, horizon: int = 5) -> tuple[Any, Any, Tensor]:
         seen, goal, actions = super().fake_input(batch, candidates=candidates, horizon=horizon)
         if self.proprio is None:
             return seen, goal, actions
-        felt = self.proprio.mean.expand(batch, -1)
-        return {"pixels": seen, "proprio": felt}, {"pixels": goal, "proprio": felt}, actions
+        proprio = self.proprio.mean.expand(batch, -1)
+        return {"pixels": seen, "proprio": proprio}, {"pixels": goal, "proprio": proprio}, actions
 
     def rollout(self, latent: Tensor, actions: Tensor) -> Tensor:
         """Latents [B, P, D] and actions [B, N, H, A] to imagined latents [B, N, H, P, D]."""
@@ -267,7 +271,7 @@ class DinoWorldModel(FrozenEncoderModel):
 
 
 def _sources(observation: Tensor | Mapping[str, Tensor], size: int | None) -> tuple[Tensor, Tensor | None]:
-    """Pixels and, if the model feels `size` numbers, proprioception."""
+    """Pixels and, if the model takes `size` numbers of proprioception, those."""
     if size is None:
         if isinstance(observation, Mapping):
             raise ShapeError(

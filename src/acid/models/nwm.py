@@ -4,14 +4,16 @@ The network is a conditional diffusion transformer (CDiT) put to masked generati
 one another and to the context's tokens; action and elapsed time modulate every layer (AdaLN-zero).
 
 A frame's keys and values do not depend on the action, on what is unmasked or on how old the frame is (its age is added
-to them), so they are computed once per imagined frame, not once per unmasking step.
+to them), so they are computed once per imagined frame, not once per unmasking step. In the network of CompACT's authors
+(`published` in the configuration) they depend on the action: the context is read anew for every candidate and step.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, cast
+from typing import NamedTuple, Protocol, cast
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +31,8 @@ from acid.types import ActionScaler
 # Of the waves that describe a normalised action: displacements differ by hundredths, angles by up to a turn.
 SHORTEST_WAVE, LONGEST_WAVE = 0.1, 8.0
 LONGEST_TIME = 64  # frames that count as time 1
+PUBLISHED_TIME = 128  # the same in the published network
+PUBLISHED_PERIODS = 10_000  # longest of its waves, of which the shortest is 2π
 _CPU_CANDIDATES = 96  # imagined at once; more take memory and gain nothing
 
 
@@ -42,7 +46,7 @@ class CDiTConfig:
     mlp_width: int = 3072
 
     def __post_init__(self) -> None:
-        if self.width % self.heads:
+        if self.heads < 1 or self.width % self.heads:
             raise ShapeError(f"the width {self.width} must be a multiple of the {self.heads} heads")
 
 
@@ -52,6 +56,12 @@ class NWMConfig:
 
     factorised: predict each level of a token by itself (one softmax per dimension of the quantised vector, embeddings
     summed), instead of one of all codes with the table of input embeddings, which is then the output's as well.
+
+    published: the network of CompACT's authors instead of ours. What is read of the context is modulated too (11 parts
+    of AdaLN instead of 9), one learned key and value lie beside it, every frame of the context has positions of its own
+    instead of an age, the output is modulated and has no bias, and actions and times are described by other waves.
+    forget: share of each context frame's tokens that a rollout hides, at random and anew for every imagined frame, as
+    is done in training; only of the published network.
     """
 
     action_size: int  # A: numbers per action; 0 in a recipe: as in the data
@@ -61,6 +71,14 @@ class NWMConfig:
     factorised: bool = False
     waves: int = 256  # sines and cosines that describe each number of an action
     unmasking: Unmasking = field(default_factory=Unmasking)
+    published: bool = False
+    forget: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.published and self.factorised:
+            raise ShapeError("the published network predicts whole tokens: factorised=True is not one of its settings")
+        if not 0 <= self.forget < 1 or (self.forget and not self.published):
+            raise ShapeError(f"forget is a share of the published network's context, from 0 to 1, got {self.forget}")
 
     @property
     def latent_size(self) -> int:
@@ -100,16 +118,34 @@ class Memory(NamedTuple):
 
 
 class CrossAttention(nn.Module):
-    """Tokens of the next frame attend to those of the context."""
+    """Tokens of the next frame attend to those of the context.
+
+    frames: in a context whose keys and values are remembered; 0: it is modulated and read anew, see `read`.
+    """
+
+    age: Tensor  # [2, frames, 1, width], added to keys, to values
+    extra: Tensor  # [2, 1, width], a key and a value beside those that are read
 
     def __init__(self, config: CDiTConfig, frames: int) -> None:
         super().__init__()
+        width = config.width
         self.heads = config.heads
-        self.norm = nn.LayerNorm(config.width)
-        self.query = nn.Linear(config.width, config.width)
-        self.key_value = nn.Linear(config.width, 2 * config.width)
-        self.age = nn.Parameter(0.02 * torch.randn(2, frames, 1, config.width))  # added to keys, to values
-        self.out = nn.Linear(config.width, config.width)
+        self.norm = nn.LayerNorm(width) if frames else nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        if frames:
+            self.age = nn.Parameter(0.02 * torch.randn(2, frames, 1, width))
+        else:
+            self.extra = nn.Parameter(0.02 * torch.randn(2, 1, width))
+        self.out = nn.Linear(width, width)
+
+    def read(self, context: Tensor, shift: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """An embedded context [M, n, width], modulated by [M, 1, width] each, to keys and values of all heads."""
+        parts = self.key_value(torch.addcmul(shift, self.norm(context), 1 + scale)).chunk(2, -1)
+        keys, values = (
+            torch.cat([part, extra.expand(len(part), -1, -1)], 1) for part, extra in zip(parts, self.extra, strict=True)
+        )
+        return _heads(keys, self.heads), _heads(values, self.heads)
 
     def remember(self, frames: Tensor) -> Memory:
         """Embedded frames [M, t, P, width] to their keys and values."""
@@ -143,11 +179,10 @@ class CrossAttention(nn.Module):
 class CDiTBlock(nn.Module):
     """Self-attention, cross-attention to the context and MLP, each residual and modulated (AdaLN-zero)."""
 
-    parts = 9  # shift, scale and gate of each of the three
-
     def __init__(self, config: CDiTConfig, frames: int) -> None:
         super().__init__()
         width = config.width
+        self.parts = 9 if frames else 11  # shift, scale and gate of each of the three; shift and scale of the context
         self.heads = config.heads
         self.norm = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
         self.qkv = nn.Linear(width, 3 * width)
@@ -161,11 +196,17 @@ class CDiTBlock(nn.Module):
         nn.init.zeros_(self.modulation.bias)
 
     def forward(self, x: Tensor, modulation: Tensor, context: tuple[Tensor, Tensor]) -> Tensor:
-        """Tokens [M, P, width] and modulations [M, 1, 9·width] to tokens [M, P, width]."""
-        shift_s, scale_s, gate_s, shift_c, scale_c, gate_c, shift_m, scale_m, gate_m = modulation.chunk(self.parts, -1)
+        """Tokens [M, P, width] and modulations [M, 1, parts·width] to tokens [M, P, width]."""
+        shift_s, scale_s, gate_s, shift_c, scale_c, gate_c, shift_m, scale_m, gate_m, *_ = modulation.chunk(
+            self.parts, -1
+        )
         x = torch.addcmul(x, gate_s, self._attend(torch.addcmul(shift_s, self.norm(x), 1 + scale_s)))
         x = torch.addcmul(x, gate_c, self.cross(torch.addcmul(shift_c, self.norm(x), 1 + scale_c), context))
         return torch.addcmul(x, gate_m, self.mlp(torch.addcmul(shift_m, self.norm(x), 1 + scale_m)))
+
+    def read(self, context: Tensor, modulation: Tensor) -> tuple[Tensor, Tensor]:
+        """An embedded context [M, n, width] to its keys and values, where it is modulated."""
+        return self.cross.read(context, *modulation.chunk(self.parts, -1)[-2:])
 
     def _attend(self, x: Tensor) -> Tensor:
         query, key, value = (_heads(part, self.heads) for part in self.qkv(x).chunk(3, -1))
@@ -191,18 +232,26 @@ class TokenEmbedding(nn.Module):
 
 
 class ActionEmbedding(nn.Module):
-    """Actions [..., A] to [..., width]: each number's sines and cosines through an MLP of its own, side by side."""
+    """Actions [..., A] to [..., width]: each number's sines and cosines through an MLP of its own, side by side.
 
-    def __init__(self, size: int, waves: int, width: int) -> None:
+    What is left when the width is shared goes to the first numbers, or (published) all of it to the last.
+    """
+
+    def __init__(self, size: int, waves: int, width: int, *, published: bool = False) -> None:
         super().__init__()
         self.waves = waves
+        self.shortest, self.longest = SHORTEST_WAVE, LONGEST_WAVE
         shares = [width // size + (place < width % size) for place in range(size)]
+        if published:
+            half = waves // 2
+            self.shortest, self.longest = 2 * math.pi, 2 * math.pi * PUBLISHED_PERIODS ** ((half - 1) / half)
+            shares = [width // size] * (size - 1) + [width - width // size * (size - 1)]
         self.mlps = nn.ModuleList(
             nn.Sequential(nn.Linear(waves, share), nn.SiLU(), nn.Linear(share, share)) for share in shares
         )
 
     def forward(self, actions: Tensor) -> Tensor:
-        waves = sinusoidal(actions, self.waves, shortest=SHORTEST_WAVE, longest=LONGEST_WAVE).unbind(-2)
+        waves = sinusoidal(actions, self.waves, shortest=self.shortest, longest=self.longest).unbind(-2)
         return torch.cat([mlp(wave) for mlp, wave in zip(self.mlps, waves, strict=True)], -1)
 
 
@@ -219,14 +268,21 @@ class TokenDynamics(nn.Module):
         std = 0.3 if config.factorised else 0.02  # a table that is also the output's must begin small
         self.embed = TokenEmbedding(sizes, width, std=std)
         self.embed_context = TokenEmbedding(sizes, width, std=std) if config.factorised else self.embed
-        self.embed_action = ActionEmbedding(config.action_size, config.waves, width)
-        self.embed_time = TimeEmbedding(width)
-        self.positions = nn.Parameter(std * torch.randn(2, tokens, width))  # in the context, in the next frame
-        blocks = nn.ModuleList(CDiTBlock(config.predictor, config.context) for _ in range(config.predictor.depth))
+        published = config.published
+        self.embed_action = ActionEmbedding(config.action_size, config.waves, width, published=published)
+        self.embed_time = ActionEmbedding(1, config.waves, width, published=True) if published else TimeEmbedding(width)
+        frames = config.context if published else 1  # each of the context, or all alike; then the next frame
+        self.positions = nn.Parameter(std * torch.randn(frames + 1, tokens, width))
+        remembered = 0 if published else config.context
+        blocks = nn.ModuleList(CDiTBlock(config.predictor, remembered) for _ in range(config.predictor.depth))
         self.blocks = cast("Sequence[CDiTBlock]", blocks)
-        self.norm = nn.LayerNorm(width)
+        self.norm = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6) if published else nn.LayerNorm(width)
         self.head = nn.Linear(width, sum(sizes)) if config.factorised else None
-        self.bias = None if config.factorised else nn.Parameter(torch.zeros(sum(sizes)))
+        self.bias = None if config.factorised or published else nn.Parameter(torch.zeros(sum(sizes)))
+        self.modulation = nn.Linear(width, 2 * width) if published else None  # of the output
+        if self.modulation is not None:
+            nn.init.zeros_(self.modulation.weight)
+            nn.init.zeros_(self.modulation.bias)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -234,14 +290,27 @@ class TokenDynamics(nn.Module):
 
     def remember(self, frames: Tensor, hidden: Tensor | None = None) -> list[Memory]:
         """Tokens of frames [M, t, P, F], some perhaps hidden [M, t, P], to what each block keeps of them."""
-        embedded = self.embed_context(frames, hidden) + self.positions[0]
+        embedded = self._embed_context(frames, hidden)
         return [block.cross.remember(embedded) for block in self.blocks]
 
+    def _embed_context(self, frames: Tensor, hidden: Tensor | None) -> Tensor:
+        return self.embed_context(frames, hidden) + self.positions[:-1]
+
     def condition(self, actions: Tensor, elapsed: int | Tensor = 1) -> list[Tensor]:
-        """Actions [M, A] and frames elapsed (a number or [M]) to the modulation of each block [M, 1, 9·width]."""
-        time = torch.as_tensor(elapsed, device=actions.device).to(actions) / LONGEST_TIME
+        """Actions [M, A] and frames elapsed (a number or [M]) to the modulation of each block [M, 1, parts·width], and
+        of the output where that is modulated."""
+        time = torch.as_tensor(elapsed, device=actions.device).to(actions)
+        time = time.unsqueeze(-1) / PUBLISHED_TIME if self.config.published else time / LONGEST_TIME
         activated = F.silu(self.embed_action(actions) + self.embed_time(time)).unsqueeze(1)
-        return [block.modulation(activated) for block in self.blocks]
+        found = [block.modulation(activated) for block in self.blocks]
+        return found if self.modulation is None else [*found, self.modulation(activated)]
+
+    def look(self, frames: Tensor, hidden: Tensor | None, modulations: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+        """Tokens of a whole context [M, T, P, F], some perhaps hidden [M, T, P], ready to be attended to."""
+        if not self.config.published:
+            return self.aged(self.remember(frames, hidden))
+        context = self._embed_context(frames, hidden).flatten(1, 2)
+        return [block.read(context, part) for block, part in zip(self.blocks, modulations[:-1], strict=True)]
 
     def aged(self, memories: Sequence[Memory]) -> list[tuple[Tensor, Tensor]]:
         """Keys and values of a whole context [M, T, P, width], ready to be attended to."""
@@ -255,10 +324,13 @@ class TokenDynamics(nn.Module):
         contexts: Sequence[tuple[Tensor, Tensor]],
     ) -> Tensor:
         """The next frame's tokens [M, P, F], those that are hidden [M, P], to logits [M, P, V]."""
-        x = self.embed(tokens, hidden) + self.positions[1]
-        for block, modulation, context in zip(self.blocks, modulations, contexts, strict=True):
+        x = self.embed(tokens, hidden) + self.positions[-1]
+        for block, modulation, context in zip(self.blocks, modulations[: len(self.blocks)], contexts, strict=True):
             x = block(x, modulation, context)
         x = self.norm(x)
+        if self.modulation is not None:
+            shift, scale = modulations[-1].chunk(2, -1)
+            x = torch.addcmul(shift, x, 1 + scale)
         return F.linear(x, self.embed.table.weight[:-1], self.bias) if self.head is None else self.head(x)
 
     def unroll(self, context: Tensor, actions: Tensor, how: Unmasking, seeds: Sequence[int]) -> Tensor:
@@ -270,13 +342,15 @@ class TokenDynamics(nn.Module):
         problems, candidates, horizon, _ = actions.shape
         generators = [torch.Generator().manual_seed(seed) for seed in seeds]
         shape = (self.tokens, sum(self.sizes) + 1)
-        memories = [_frames(memory, (problems, 1)) for memory in self.remember(context)]
+        past: _Context
+        if self.config.published:
+            past = _RereadContext(self, context, candidates, generators)
+        else:
+            past = _RememberedContext(self, context, candidates)
         imagined = []
         for step in range(horizon):
             modulations = self.condition(actions[:, :, step].flatten(0, 1))
-            contexts = [
-                block.cross.aged_frames(memory, candidates) for block, memory in zip(self.blocks, memories, strict=True)
-            ]
+            contexts = past.contexts(modulations)
 
             def predict(tokens: Tensor, hidden: Tensor) -> Tensor:
                 logits = self(tokens.flatten(0, 1), hidden.flatten(0, 1), modulations, contexts)  # noqa: B023
@@ -293,10 +367,61 @@ class TokenDynamics(nn.Module):
                 )
             )
             if step + 1 < horizon:
-                newest = self.remember(imagined[-1].flatten(0, 1).unsqueeze(1))
-                new = [_frames(memory, (problems, candidates)) for memory in newest]
-                memories = [[*old[1:], *one] for old, one in zip(memories, new, strict=True)]
+                past.add(imagined[-1])
         return torch.stack(imagined, 2)
+
+
+class _Context(Protocol):
+    """The frames that an imagined one follows from."""
+
+    def contexts(self, modulations: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+        """Keys and values for each block."""
+        ...
+
+    def add(self, tokens: Tensor) -> None:
+        """An imagined frame [B, N, P, F], in place of the oldest."""
+        ...
+
+
+class _RememberedContext:
+    """Keys and values of every frame, made once; of the context [B, T, P, F], which all N candidates share, once."""
+
+    def __init__(self, dynamics: TokenDynamics, context: Tensor, candidates: int) -> None:
+        self.dynamics, self.candidates = dynamics, candidates
+        self.memories = [_frames(memory, (len(context), 1)) for memory in dynamics.remember(context)]
+
+    def contexts(self, modulations: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+        pairs = zip(self.dynamics.blocks, self.memories, strict=True)
+        return [block.cross.aged_frames(memory, self.candidates) for block, memory in pairs]
+
+    def add(self, tokens: Tensor) -> None:
+        newest = self.dynamics.remember(tokens.flatten(0, 1).unsqueeze(1))
+        new = [_frames(memory, (len(tokens), self.candidates)) for memory in newest]
+        self.memories = [[*old[1:], *one] for old, one in zip(self.memories, new, strict=True)]
+
+
+class _RereadContext:
+    """The tokens of the frames, of which some are forgotten whenever they are read: the same for all candidates."""
+
+    def __init__(
+        self, dynamics: TokenDynamics, context: Tensor, candidates: int, generators: Sequence[torch.Generator]
+    ) -> None:
+        self.dynamics, self.generators = dynamics, generators
+        self.frames = context.unsqueeze(1).expand(-1, candidates, -1, -1, -1)
+
+    def contexts(self, modulations: Sequence[Tensor]) -> list[tuple[Tensor, Tensor]]:
+        return self.dynamics.look(self.frames.flatten(0, 1), self._forgotten(), modulations)
+
+    def _forgotten(self) -> Tensor | None:
+        _, candidates, *shape, _ = self.frames.shape
+        count = math.floor(self.dynamics.config.forget * shape[-1])
+        if count == 0:
+            return None
+        ranks = torch.stack([torch.rand(shape, generator=generator).argsort(-1) for generator in self.generators])
+        return (ranks < count).to(self.frames.device).repeat_interleave(candidates, 0)
+
+    def add(self, tokens: Tensor) -> None:
+        self.frames = torch.cat([self.frames[:, :, 1:], tokens.unsqueeze(2)], 2)
 
 
 class NavigationWorldModel(FrozenEncoderModel):
@@ -415,8 +540,9 @@ class NWMLoss(nn.Module):
         rows, places = target.shape[:2]
         forgotten = torch.rand(context.shape[:3]) < self.config.history_mask * torch.rand(rows, 1, 1)
         hidden = random_mask(rows, places, full=self.config.full_mask).to(target.device)
-        memories = dynamics.remember(context, forgotten.to(target.device))
-        logits = dynamics(target, hidden, dynamics.condition(batch.actions[:, -1]), dynamics.aged(memories))
+        modulations = dynamics.condition(batch.actions[:, -1])
+        contexts = dynamics.look(context, forgotten.to(target.device), modulations)
+        logits = dynamics(target, hidden, modulations, contexts)
         parts = logits[hidden].float().split(list(dynamics.sizes), -1)
         wanted = target[hidden].unbind(-1)
         loss = torch.stack([F.cross_entropy(part, right) for part, right in zip(parts, wanted, strict=True)]).sum()

@@ -87,9 +87,9 @@ class PatchEncoder:
             )
         network = self.network.to(pixels.device)
         at_once = _CPU_IMAGES if pixels.device.type == "cpu" else max(1, len(pixels))
-        return torch.cat([network(self._look(part)) for part in pixels.split(at_once)]).permute(0, 2, 3, 1)
+        return torch.cat([network(self._prepare(part)) for part in pixels.split(at_once)]).permute(0, 2, 3, 1)
 
-    def _look(self, pixels: Tensor) -> Tensor:
+    def _prepare(self, pixels: Tensor) -> Tensor:
         """Pixels [M, S, S, 3] normalised, resized and cropped: [M, 3, height, width]."""
         size = self.config.image_size
         images = (pixels.permute(0, 3, 1, 2).float() - self.mean) / self.std

@@ -1,4 +1,4 @@
-"""From the tokens of a frame back to pixels, for the eye only: nothing plans with it."""
+"""From the tokens of a frame back to pixels, for inspection only: planning does not use it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from acid.nn.causal import Attention, Block, CausalConfig
 
 
-class _Seen(NamedTuple):
+class _KeysValues(NamedTuple):
     """Keys and values of the frames so far, both [M, heads, t·P, head_width]."""
 
     keys: Tensor
@@ -28,13 +28,13 @@ class _Seen(NamedTuple):
 class _Memory:
     """What one block remembers of the frames so far."""
 
-    seen: _Seen | None = None
+    cached: _KeysValues | None = None
 
-    def extend(self, keys: Tensor, values: Tensor) -> _Seen:
-        if self.seen is not None:
-            keys, values = (torch.cat(pair, 2) for pair in zip(self.seen, (keys, values), strict=True))
-        self.seen = _Seen(keys, values)
-        return self.seen
+    def extend(self, keys: Tensor, values: Tensor) -> _KeysValues:
+        if self.cached is not None:
+            keys, values = (torch.cat(pair, 2) for pair in zip(self.cached, (keys, values), strict=True))
+        self.cached = _KeysValues(keys, values)
+        return self.cached
 
 
 class PatchTransformer(nn.Module):
@@ -99,7 +99,7 @@ class PatchTransformer(nn.Module):
     def _advance(self, frames: Tensor, modulations: Sequence[Tensor | None], memories: Sequence[_Memory]) -> Tensor:
         """New frames [M, t, P, size] after those in memory, to their features [M, t, P, width]."""
         new, tokens = frames.shape[1:3]
-        seen = memories[0].seen
+        seen = memories[0].cached
         past = 0 if seen is None else seen.keys.shape[2] // tokens
         mask = _frame_causal(past, new, tokens, frames.device) if new > 1 else None
         x = self.input(frames) + self.positions[past : past + new]

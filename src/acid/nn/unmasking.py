@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -21,21 +22,33 @@ Noise = Callable[[], Tensor]
 
 @dataclass(frozen=True)
 class Unmasking:
-    """How tokens are revealed."""
+    """How tokens are revealed.
+
+    cooling: "linear": noise falls linearly from `temperature` in the first step to 0. "squared": as CompACT samples,
+    by the square of what is left of `temperature` after a step. A single step is always greedy.
+    confidence: the probability of what was chosen, or (CompACT's) its logit.
+    """
 
     steps: int = 8
-    temperature: float = 1.0  # of the first step; it falls linearly to 0. A single step is always greedy
+    temperature: float = 1.0
+    schedule: Literal["cosine", "linear"] = "cosine"  # of the share of tokens that stays hidden
+    cooling: Literal["linear", "squared"] = "linear"
+    confidence: Literal["probability", "logit"] = "probability"
 
     def __post_init__(self) -> None:
         if self.steps < 1 or not 0 <= self.temperature < math.inf:
             raise ShapeError(f"unmasking needs at least one step and a temperature of at least 0, got {self}")
 
     def temperature_at(self, step: int) -> float:
+        if self.cooling == "squared":
+            return (self.temperature * (1 - (step + 1) / self.steps)) ** 2
         return 0.0 if self.steps == 1 else self.temperature * (1 - step / (self.steps - 1))
 
     def hidden_after(self, step: int, positions: int) -> int:
-        """How many positions are still hidden after this step (the first is 0): a cosine schedule."""
-        share = math.cos(math.pi / 2 * (step + 1) / self.steps)
+        """How many positions are still hidden after this step (the first is 0)."""
+        share = 1 - (step + 1) / self.steps
+        if self.schedule == "cosine":
+            share = math.cos(math.pi / 2 * (step + 1) / self.steps)
         return 0 if step + 1 == self.steps else max(0, min(math.floor(share * positions), positions - 1 - step))
 
 
@@ -59,20 +72,26 @@ def unmask(
         logits = predict(tokens, hidden)
         heat = how.temperature_at(step)
         drawn = heat * noise().to(logits) if noise is not None and heat > 0 else None
-        chosen, confidence = choose(logits, sizes, drawn)
+        chosen, confidence = choose(logits, sizes, drawn, by_logit=how.confidence == "logit")
         tokens = torch.where(hidden.unsqueeze(-1), chosen, tokens)
         hidden = _least(confidence.masked_fill(~hidden, torch.inf), how.hidden_after(step, shape[-1]))
     return tokens
 
 
-def choose(logits: Tensor, sizes: Sequence[int], noise: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Logits [..., P, V] to tokens [..., P, F] and their confidence [..., P]; noise [..., P, V + 1] perturbs both."""
+def choose(
+    logits: Tensor, sizes: Sequence[int], noise: Tensor | None, *, by_logit: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Logits [..., P, V] to tokens [..., P, F] and their confidence [..., P]; noise [..., P, V + 1] perturbs both.
+
+    Confidence is the logarithm of the probability, or the logit alone.
+    """
     chosen, confidence = [], logits.new_zeros(())
     disturbance = None if noise is None else noise[..., :-1].split(list(sizes), -1)
     for factor, part in enumerate(logits.split(list(sizes), -1)):
         preferred = part if disturbance is None else part + disturbance[factor]
         best = preferred.argmax(-1, keepdim=True)
-        confidence = confidence + (part.gather(-1, best) - part.logsumexp(-1, keepdim=True)).squeeze(-1)
+        known = part.gather(-1, best)
+        confidence = confidence + (known if by_logit else known - part.logsumexp(-1, keepdim=True)).squeeze(-1)
         chosen.append(best)
     return torch.cat(chosen, -1), confidence if noise is None else confidence + noise[..., -1]
 

@@ -6,14 +6,14 @@ fixed fraction λ of the reference's spread, in every problem and iteration anew
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from acid.errors import PlanningError, ShapeError
+from acid.errors import PlanningError, ShapeError, check_offers
 from acid.planning.precision import at_least_single
 from acid.planning.spread import spread
 from acid.planning.terms import ActionConsistency, GoalDistance, Term
@@ -50,9 +50,18 @@ class Cost:
     terms: tuple[Term, ...]
 
     def __init__(self, terms: Sequence[Term]) -> None:
+        if not isinstance(terms, Iterable):
+            raise PlanningError(f"a cost needs a list of terms, got a {type(terms).__name__}")
         object.__setattr__(self, "terms", tuple(terms))
         if not self.terms:
             raise PlanningError("a cost needs at least one term, got none")
+        for term in self.terms:
+            check_offers("a cost term", term, "__call__")
+            if not isinstance(getattr(term, "name", None), str):
+                raise PlanningError(f"a cost term needs a `name`, got {term!r}; Custom(fn, name=...) gives one")
+            weight = getattr(term, "weight", None)
+            if not hasattr(weight, "off") or not callable(weight):
+                raise PlanningError(f"the weight of cost term {term.name!r} must be a Weight, got {weight!r}")
         names = [term.name for term in self.terms]
         for name in names:
             if names.count(name) > 1 or name in RESERVED_NAMES:

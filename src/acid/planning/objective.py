@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from acid.errors import ShapeError
 from acid.planning.costs import Cost, Description, Evaluation
 from acid.planning.finite import FiniteCheck
 from acid.planning.imagination import Imagination
@@ -32,6 +33,7 @@ class Objective:
 
     def __call__(self, candidates: Tensor, *, rows: Rows, iteration: int) -> Evaluation:
         """Costs of candidates [R, N, V, d] for the problems `rows`; a PlanningError if one has no finite cost."""
+        self.check("a search asked for candidates that", candidates, (len(rows), None, *self.shape))
         world, actions = self.imagination, self.actions(candidates)
         goal = rows.take(world.problem.goal)
         parts = []
@@ -46,6 +48,21 @@ class Objective:
             evaluation = self.cost.weigh(values)
         self.finite.add(evaluation, rows, iteration)
         return evaluation
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """[V, d] of a candidate."""
+        return self.space.parametrisation.length(self.space.horizon), self.space.parametrisation.size
+
+    def check(self, what: str, found: object, shape: tuple[int | None, ...]) -> None:
+        """A ShapeError unless a search gave numbers of this shape, of which None is any size but 0."""
+        letters = "[B, V, d]" if len(shape) == 3 else "[B, N, V, d]"
+        wanted = f"must be {letters} = {str(list(shape)).replace('None', 'N')}"
+        if not isinstance(found, Tensor) or not found.is_floating_point():
+            raise ShapeError(f"{what} {wanted} floating-point numbers, got a {type(found).__name__}")
+        sizes = zip(found.shape, shape, strict=False)
+        if found.dim() != len(shape) or not all(size == (size if want is None else want) > 0 for size, want in sizes):
+            raise ShapeError(f"{what} {wanted}, got {list(found.shape)}")
 
     def clamp(self, variables: Tensor) -> Tensor:
         """Variables [..., V, d] within the bounds where they are the actions themselves."""

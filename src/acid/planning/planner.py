@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from acid.device import device_of
-from acid.errors import PlanningError, ShapeError, did_you_mean
+from acid.errors import PlanningError, ShapeError, check_offers, did_you_mean
 from acid.planning.bounds import Bounds, Limit
 from acid.planning.costs import Cost
 from acid.planning.finite import FiniteCheck
@@ -72,6 +72,12 @@ class Planner:
         observer: Observer | None = None,
         precision: PrecisionName = "float32",
     ) -> None:
+        check_offers("the model of a planner", model, "rollout")
+        check_offers("the search of a planner", search, "run")
+        if proposal is not None:
+            check_offers("the proposal of a planner", proposal, "__call__")
+        if not isinstance(cost, Cost):
+            raise PlanningError(f"the cost of a planner must be a Cost, e.g. Cost([GoalDistance()]), got {cost!r}")
         check_counts(MOST_STEPS, horizon=horizon)
         check_counts(repeats=repeats)
         if chunk is not None:
@@ -106,7 +112,7 @@ class Planner:
                 f"repeats is {repeats}, but the rollout of {type(model).__name__} takes no `seeds`, so every repeat "
                 "would be the same: plan with repeats=1"
             )
-        _check_scalers(cost, self.scaler)
+        _check_terms(cost, self.scaler, model)
 
     def plan(
         self,
@@ -192,6 +198,9 @@ class Planner:
             problem.check(self.action_size)
             objective, start, streams = self.prepare(problem, seed, initial, stopwatch)
             outcome = self.search.run(objective, start, streams)
+            if not (hasattr(outcome, "candidates") and hasattr(outcome, "trace")):
+                raise PlanningError(f"a search must return an Outcome, got a {type(outcome).__name__}")
+            objective.check("what a search returns", outcome.candidates, self._shape(problem))
             objective.finite.finish()
             actions = objective.actions(objective.clamp(outcome.candidates))
             with torch.compiler.set_stance("force_eager"):  # one candidate: nothing to compile networks again for
@@ -210,6 +219,7 @@ class Planner:
 
     def _encode(self, name: str, observation: Observation) -> Tensor:
         """Observations [B, ...] to latents [B, P, D] or [B, T, P, D] on the device of the model."""
+        check_offers("the model of a planner", self.model, "encode")
         seen = as_tensors(observation, self.model)
         device = device_of(self.model) or getattr(seen, "device", torch.device("cpu"))  # a dict has none
         with self.precision.computing(device):
@@ -279,11 +289,12 @@ def _not_negative(std: Tensor) -> Tensor:
     return std
 
 
-def _check_scalers(cost: Cost, scaler: ActionScaler | None) -> None:
+def _check_terms(cost: Cost, scaler: ActionScaler | None, model: WorldModel) -> None:
     for term in cost.terms:
-        check = getattr(term, "check_scaler", None)
-        if check is not None and scaler is not None:
-            check(scaler)
+        for name, own in (("check_scaler", scaler), ("check_model", model)):
+            check = getattr(term, name, None)
+            if check is not None and own is not None:
+                check(own)
 
 
 def _action_size(scaler: ActionScaler | None, action_size: int | None) -> int:

@@ -13,6 +13,7 @@ from acid.errors import PlanningError
 from acid.planning.noise import Streams
 from acid.planning.rows import Rows
 from acid.planning.search import Start
+from acid.planning.view import check_fitted
 from acid.types import Plan, Problem, WorldModel
 
 
@@ -64,6 +65,7 @@ class PolicyProposal:
                 raise PlanningError(f"{name} of a proposal must be at least {least}, got {value}")
 
     def __call__(self, model: WorldModel, problem: Problem, horizon: int, streams: Streams, /) -> Start:
+        check_fitted("policy", self.policy, model)
         mean = self._imagine(model, problem, horizon, 1)[:, 0]
         sequences = self._imagine(model, problem, horizon, self.samples, streams) if self.samples else None
         return Start(mean, None if self.std is None else torch.full_like(mean, self.std), sequences)

@@ -10,18 +10,18 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from acid.errors import AcidWarning, PlanningError, ShapeError
+from acid.errors import AcidWarning, PlanningError, ShapeError, check_offers
 from acid.planning.view import VerifierView
 from acid.planning.weights import Adaptive, Constant, Weight
-from acid.types import ActionScaler, InverseDynamics, Trajectory, check_tensor
+from acid.types import ActionScaler, InverseDynamics, Trajectory, WorldModel, check_tensor
 
 
 class Term(Protocol):
     """One part of a cost. B is the number of problems still being searched, which may shrink as problems converge.
 
-    Two more methods are optional. `per_step(trajectory) -> [B, N, H]` tells what each step costs, where the cost is the
-    mean over the steps; plans then report it. `check_scaler(scaler)` may raise a PlanningError if the term does not
-    suit the action statistics of the planner that it becomes part of.
+    More methods are optional. `per_step(trajectory) -> [B, N, H]` tells what each step costs, where the cost is the
+    mean over the steps; plans then report it. `check_scaler(scaler)` and `check_model(model)` may raise a PlanningError
+    if the term does not suit the action statistics or the world model of the planner that it becomes part of.
     """
 
     @property
@@ -96,6 +96,7 @@ class ActionConsistency:
     part: Literal["all", "told", "untold"] = "all"
 
     def __post_init__(self) -> None:
+        check_offers(f"the verifier of term {self.name!r}", self.view.verifier, "infer")
         if self.part != "all":
             if self.path is not None:
                 raise PlanningError(f"choose a path or part={self.part!r} of term {self.name!r}, not both")
@@ -111,6 +112,10 @@ class ActionConsistency:
     @property
     def view(self) -> VerifierView:
         return self.verifier if isinstance(self.verifier, VerifierView) else VerifierView(self.verifier)
+
+    def check_model(self, model: WorldModel) -> None:
+        """A PlanningError if the verifier was fitted to the latents of another world model."""
+        self.view.check_model(model)
 
     def check_scaler(self, scaler: ActionScaler) -> None:
         """A PlanningError if the verifier infers actions in other units than the planner's."""

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from acid.errors import PlanningError
-from acid.types import ActionScaler, InverseDynamics, Trajectory
+from acid.types import ActionScaler, InverseDynamics, Trajectory, WorldModel
 
 _TOLERANCE = 1e-4  # of a standard deviation: far below what a verifier can tell apart
 
@@ -49,6 +49,11 @@ class VerifierView:
             )
         return directions.part(part, like=like)
 
+    def check_model(self, model: WorldModel) -> None:
+        """A PlanningError if the verifier looks at the latents of another world model."""
+        if self.features is None:
+            check_fitted("verifier", self.verifier, model)
+
     def check_scaler(self, scaler: ActionScaler) -> None:
         """A PlanningError if the verifier was fitted with other action statistics than `scaler`, the planner's."""
         own: ActionScaler | None = getattr(self.verifier, "scaler", None)
@@ -57,6 +62,19 @@ class VerifierView:
         raise PlanningError(
             f"the verifier was fitted with other action statistics ({own}) than the planner's ({scaler}): fit it with "
             "`scaler=model.scaler`, or pass VerifierView(verifier, units=...) that converts between them"
+        )
+
+
+def check_fitted(part: str, fitted: object, model: object) -> None:
+    """A PlanningError if a verifier or policy was fitted to the latents of another checkpoint than the model's.
+
+    fitted: its `fitted_to` is the `fingerprint` of that model; what does not have both is not checked.
+    """
+    known, found = getattr(fitted, "fitted_to", None), getattr(model, "fingerprint", None)
+    if known is not None and found is not None and known != found:
+        raise PlanningError(
+            f"the {part} was fitted to latents of the world model {known}, not of this one, {found}: fit it again, or "
+            "set its `fitted_to` to None if it shall be used all the same"
         )
 
 

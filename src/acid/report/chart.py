@@ -116,11 +116,15 @@ class Scale:
 
     def ticks(self) -> list[tuple[float, str]]:
         """A few round numbers and how they are written."""
-        from matplotlib.ticker import MaxNLocator
+        from matplotlib.ticker import LogLocator, MaxNLocator
 
-        places = MaxNLocator(nbins=5, integer=self.log, steps=[1, 2, 2.5, 5, 10]).tick_values(self.low, self.high)
-        inside = [float(place) for place in places if self.low <= place <= self.high]
-        return [(10**place, f"{10**place:.3g}") if self.log else (place, f"{round(place, 10):g}") for place in inside]
+        if self.log:
+            decades = self.high - self.low
+            locator = LogLocator(subs=(1.0,) if decades > 2 else (1.0, 2.0, 5.0), numticks=6)
+            places = [float(place) for place in locator.tick_values(10**self.low, 10**self.high)]
+            return [(place, f"{place:g}") for place in places if self.low <= math.log10(place) <= self.high]
+        places = MaxNLocator(nbins=5, steps=[1, 2, 2.5, 5, 10]).tick_values(self.low, self.high)
+        return [(float(p), f"{round(float(p), 10):g}") for p in places if self.low <= p <= self.high]
 
 
 def drawn_panels(chart: Chart) -> list[dict[str, Any]]:

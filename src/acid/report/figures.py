@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,11 @@ import numpy as np
 
 from acid.errors import ShapeError
 from acid.report.chart import Chart, Series
-from acid.report.style import ALARM, IMAGINED, INK, QUIET, TRUE, Name, Names, drawing, look
+from acid.report.shapes import Matrix
+from acid.report.style import ALARM, IMAGINED, INK, PAPER, QUIET, RULE, TRUE, Name, Names, drawing, look
 
 _WIDTH, _HEIGHT = 4.2, 3.0  # inches, one column
+_TEXT = 0.075  # height of a line of text, as a share of that of the axes
 
 
 @dataclass(frozen=True)
@@ -186,37 +189,54 @@ def error_over_steps(
     error: str,
     step: str,
     title: str = "",
+    reference: Name | None = None,
 ) -> None:
     """An error over the steps of an episode, from step 0 on: a panel per task, a curve per condition with its band.
 
-    A shorter curve continues as a horizontal line: nothing changes there any more.
+    A shorter curve continues as a horizontal line: nothing changes there any more. Names stand at the ends of the
+    curves. reference: the curve whose last value is drawn as a line, which shows when the others get there.
     """
     with drawing(path, width=0.75 + 3.4 * len(panels), height=_HEIGHT, panels=len(panels)) as (figure, all_axes):
         for axes, (task, curves) in zip(all_axes, panels.items(), strict=True):
             longest = max(len(curve) for curve in curves.values())
+            ends = []
             for name, curve in curves.items():
                 points = [*curve, *[curve[-1]] * (longest - len(curve))]
                 mean, low, high = (np.array([getattr(p, part) for p in points]) for part in ("mean", "low", "high"))
                 axes.fill_between(range(longest), low, high, color=look(name).colour, alpha=0.2, linewidth=0)
-                axes.plot(
-                    range(longest), mean, color=look(name).colour, marker=look(name).marker, label=look(name).label
-                )
+                axes.plot(range(longest), mean, color=look(name).colour, marker=look(name).marker)
+                ends.append((float(mean[-1]), f"{look(name).label} {mean[-1]:.2f}", look(name).colour))
+                if name == reference:
+                    axes.axhline(mean[-1], color=look(name).colour, linestyle=(0, (4, 2)), linewidth=1.0)
             axes.set_xticks(range(longest))
             axes.set_ylim(bottom=0)
             axes.set_xlabel(step)
             axes.set_title(task)
+            _name_ends(axes, ends)
         all_axes[0].set_ylabel(error)
-        _legend(all_axes[0])
         if title:
             figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=INK)
 
 
+def _name_ends(axes: Any, ends: Sequence[tuple[float, str, str]]) -> None:
+    """Write texts in their colours to the right of the axes, each at its height or where there is room above."""
+    low, high = axes.get_ylim()
+    above = -np.inf
+    for height, text, colour in sorted(ends):
+        above = max(height, above + _TEXT * (high - low))
+        axes.annotate(text, (1.02, above), xycoords=("axes fraction", "data"), color=colour, va="center",
+                      fontweight="bold", fontsize=8, annotation_clip=False)  # fmt: skip
+
+
 def draw_chart(path: str | Path, chart: Chart, *, columns: int | None = None) -> Path:
-    """A chart of the report as a picture, its panels in so many columns; the legend is below all of them."""
+    """A chart of the report as a picture, its panels in so many columns; curves are named beside the last of each row.
+
+    Panels of a chart share the looks of their curves.
+    """
     across = columns or len(chart.panels)
     rows = -(-len(chart.panels) // across)
-    size = {"width": 0.75 * _WIDTH * across, "height": 0.8 * _HEIGHT * rows + 0.5}
-    with drawing(path, **size, panels=len(chart.panels), columns=across) as (figure, all_axes):
+    size = {"width": 0.6 * _WIDTH * across + 1.5, "height": 0.8 * _HEIGHT * rows}
+    with drawing(path, **size, panels=len(chart.panels), columns=across) as (_, all_axes):
         for axes, panel in zip(all_axes, chart.panels, strict=True):
             for series in panel.series:
                 _curve(axes, series)
@@ -235,8 +255,36 @@ def draw_chart(path: str | Path, chart: Chart, *, columns: int | None = None) ->
             axes.set_xlabel(chart.x)
         for axes in all_axes[::across]:
             axes.set_ylabel(chart.y)
-        entries = {t: h for axes in all_axes for h, t in zip(*axes.get_legend_handles_labels(), strict=True)}
-        figure.legend(entries.values(), entries, loc="outside lower center", ncols=min(4, len(entries)), labelcolor=INK)
+        for last, panel in zip(all_axes[across - 1 :: across], chart.panels[across - 1 :: across], strict=True):
+            _name_ends(
+                last,
+                [*map(_end, panel.series), *((v.y, look(v.name).label, look(v.name).colour) for v in panel.levels)],
+            )
+    return Path(path)
+
+
+def _end(series: Series) -> tuple[float, str, str]:
+    """Where a curve ends, and its name."""
+    return max((p.x, p.y) for p in series.points)[1], look(series.name).label, look(series.name).colour
+
+
+def draw_matrix(path: str | Path, matrix: Matrix) -> Path:
+    """Squares with "yes" or "no", and what happens in order beside them."""
+    with drawing(path, width=2 * _WIDTH, height=_HEIGHT, panels=2) as (_, (told, axes)):
+        from matplotlib.colors import ListedColormap
+
+        steps = [textwrap.fill(f"{k}. {step}", 48, subsequent_indent="    ") for k, step in enumerate(matrix.steps, 1)]
+        told.axis("off")
+        told.set_title(matrix.title)
+        told.text(0, 0.95, "\n".join(steps), va="top", color=INK, fontsize=8, linespacing=1.5)
+        axes.imshow(np.array(matrix.values), cmap=ListedColormap([RULE, IMAGINED]), vmin=0, vmax=1)
+        for (row, column), value in np.ndenumerate(np.array(matrix.values)):
+            axes.text(column, row, "yes" if value else "no", ha="center", va="center", color=PAPER if value else INK)
+        axes.set_xticks(range(len(matrix.columns)), matrix.columns)
+        axes.set_yticks(range(len(matrix.rows)), matrix.rows)
+        axes.set_xlabel(matrix.column_axis)
+        axes.set_ylabel(matrix.row_axis)
+        axes.grid(visible=False)
     return Path(path)
 
 

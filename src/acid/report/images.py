@@ -1,12 +1,14 @@
-"""Checks and resizing shared by sheets and videos."""
+"""Checks, resizing and writing shared by sheets and videos."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from acid.errors import ShapeError
+from acid.errors import AcidError, ShapeError
+from acid.files import replacing
 
 
 def as_frames(name: str, frames: Any) -> np.ndarray:
@@ -22,3 +24,14 @@ def enlarge(image: np.ndarray, scale: int) -> np.ndarray:
     if scale < 1:
         raise ShapeError(f"scale must be at least 1, got {scale}")
     return image.repeat(scale, 0).repeat(scale, 1)
+
+
+def save_image(image: Any, path: str | Path) -> None:
+    """Write an image of Pillow's whole or not at all, in the format that the ending of its name says."""
+    from PIL import Image
+
+    kind = Image.registered_extensions().get(Path(path).suffix.lower())
+    if kind is None:
+        raise AcidError(f"the file of a picture must end in .png or .jpg, got {Path(path).name!r}")
+    with replacing(path, AcidError) as partial:
+        image.save(partial, kind)

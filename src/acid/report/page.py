@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import resources
 
 from acid.errors import AcidError
@@ -11,7 +11,7 @@ from acid.report import chart as charts
 from acid.report.reel import Reel
 from acid.report.shapes import Matrix, Picture
 
-Shown = charts.Chart | charts.Forest | Picture | Reel | Matrix
+PageItem = charts.Chart | charts.Forest | Picture | Reel | Matrix
 VERDICTS = ("confirmed", "not confirmed", "contradicted", "not run yet")
 
 
@@ -24,6 +24,8 @@ class Judged:
     reason: str
     section: str  # whose id is that
     published: bool = True
+    paper: str = ""  # what the paper has for it
+    numbers: str = ""  # behind the reason
 
     @property
     def css(self) -> str:
@@ -34,11 +36,11 @@ class Judged:
 class Section:
     """A part of the page: a table or figure of the paper."""
 
-    id: str
+    id: str  # also how it is called in the list of sections
     title: str
     command: str  # how it is made again
     missing: Sequence[str] = ()  # what has not been run, in words
-    shown: Sequence[Shown] = ()
+    shown: Sequence[PageItem] = ()
     overview: str = ""  # Markdown above the table
     table: str = ""  # Markdown
     notes: str = ""  # Markdown below it
@@ -53,7 +55,7 @@ class Page:
     sections: Sequence[Section]
     rule: str  # how claims are judged
     made_by: str  # which code and weights
-    links: Sequence[tuple[str, str]] = field(default_factory=tuple)  # name and address
+    hero: PageItem | None = None  # beside the lead
 
     @property
     def judged(self) -> list[Judged]:

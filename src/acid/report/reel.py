@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from acid.errors import DataError
+from acid.errors import DataError, ShapeError, are_numbers, is_number
+from acid.files import load_arrays, replacing
 from acid.report.images import as_frames
 from acid.report.shapes import data_address
+
+_TEXTS = ("title", "text", "curve_name", "label", "kind", "colour")
 
 
 @dataclass(frozen=True)
@@ -75,27 +78,43 @@ class Reel:
             "tracks": [{n: v for n, v in vars(track).items() if n != "frames"} for track in self.tracks],
             "more": more,
         }
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial.npz")
         frames = {f"frames{k}": track.frames for k, track in enumerate(self.tracks)}
-        np.savez_compressed(partial, told=json.dumps(told), **frames)  # type: ignore[arg-type]
-        partial.replace(path)
+        with replacing(path) as partial, partial.open("wb") as file:
+            np.savez_compressed(file, told=json.dumps(told), **frames)  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, path: Path) -> tuple[Reel, dict[str, Any]]:
         """The reel and what was kept beside it."""
+        remedy = "delete it and make it again"
+        arrays = load_arrays(path, remedy=remedy)
         try:
-            with np.load(path, allow_pickle=False) as stored:
-                told = json.loads(str(stored["told"]))
-                tracks = [Track(frames=stored[f"frames{k}"], **one) for k, one in enumerate(told.pop("tracks"))]
-            more, curves = told.pop("more"), [Curve(**one) for one in told.pop("curves")]
-            for track in tracks:
-                as_frames(track.label, track.frames)
-                if not all(0 <= k < len(track.frames) for k in track.index):
-                    raise ValueError(f"{track.label} shows frames that it does not have")
-            return cls(tracks=tracks, curves=curves, **told), more
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(f"{path} is not a film ({error}): delete it and make it again") from error
+            told = json.loads(str(arrays["told"]))
+            tracks = [Track(frames=arrays[f"frames{k}"], **one) for k, one in enumerate(told.pop("tracks"))]
+            more, curves = dict(told.pop("more")), [Curve(**one) for one in told.pop("curves")]
+            reel = cls(tracks=tracks, curves=curves, **told)
+            reel._check()
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError, ShapeError) as error:
+            raise DataError(f"{path} is not a film ({error}); {remedy}") from error
+        return reel, more
+
+    def _check(self) -> None:
+        """For one that comes from a file."""
+        named = [self, *self.tracks, *self.curves]
+        texts = [value for one in named for name, value in vars(one).items() if name in _TEXTS]
+        texts += [note for track in self.tracks for note in track.notes]
+        if not (all(isinstance(text, str) for text in texts) and is_number(self.ticks_per_step, whole=True)):
+            raise ValueError("a text is none, or ticks_per_step is not a whole number")
+        if self.ticks_per_step < 1 or not self.tracks:
+            raise ValueError("it has no tracks, or no ticks in a step")
+        for track in self.tracks:
+            as_frames(track.label, track.frames)
+            if not are_numbers(track.index) or not all(
+                is_number(k, whole=True) and 0 <= k < len(track.frames) for k in track.index
+            ):
+                raise ValueError(f"{track.label} shows frames that it does not have")
+        for curve in self.curves:
+            if not are_numbers(curve.values):
+                raise ValueError(f"the values of {curve.label} are not finite numbers")
 
 
 def _film(track: Track) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from acid.errors import ShapeError
-from acid.report.images import as_frames, enlarge
+from acid.report.images import as_frames, enlarge, save_image
 from acid.report.style import ALARM, GOOD, INK, PAPER, QUIET, RULE, Name, font, look
 
 _GAP = 6  # between frames
@@ -24,7 +24,7 @@ _VERDICT = 230  # width of the column that says how each row ended
 
 @dataclass(frozen=True)
 class Verdict:
-    """A word that is read from afar, green or red, and what it means."""
+    """One large word, green or red, and what it means."""
 
     word: str
     good: bool
@@ -35,7 +35,7 @@ class Verdict:
 class SheetRow:
     """Frames of one kind for one condition, with a short text under each."""
 
-    condition: Name  # who acted
+    condition: Name  # that acted
     kind: str  # "imagined", "executed"
     frames: np.ndarray  # uint8 [T, H, W, 3]
     notes: Sequence[str] = ()  # e.g. the error at each step; empty or one per frame
@@ -53,7 +53,7 @@ def sheet(
     heading: str = "",
     scale: int = 2,
 ) -> tuple[int, int]:
-    """Write a PNG and return its (width, height) in pixels. Start and goal are uint8 [H, W, 3], or left out.
+    """Write a picture and return its (width, height) in pixels. Start and goal are uint8 [H, W, 3], or left out.
 
     `titles` are above the T frame columns. A row with fewer frames leaves its last cells empty.
     """
@@ -66,8 +66,7 @@ def sheet(
     for top, row in zip(layout.tops, rows, strict=True):
         _draw_row(canvas, draw, layout, top, row, start, goal)
     _draw_conditions(draw, layout, rows)
-    Path(path).parent.mkdir(parents=True, exist_ok=True)
-    canvas.save(path)
+    save_image(canvas, path)
     return layout.size
 
 

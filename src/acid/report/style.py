@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from acid.errors import AcidError
+from acid.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,8 +86,11 @@ def drawing(
         figure = Figure(figsize=(width, height), layout="constrained")  # no pyplot: no global state, no display
         across = columns or panels
         yield figure, [figure.add_subplot(-(-panels // across), across, panel + 1) for panel in range(panels)]
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=200)
+        kind = Path(path).suffix.lstrip(".").lower()
+        if kind not in figure.canvas.get_supported_filetypes():
+            raise AcidError(f"the file of a figure must end in .png, .pdf or .svg, got {Path(path).name!r}")
+        with replacing(path, AcidError) as partial:
+            figure.savefig(partial, dpi=200, format=kind)
 
 
 def font(size: int, *, bold: bool = False) -> Any:

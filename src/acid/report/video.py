@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from acid.errors import AcidError, ShapeError
+from acid.files import replacing
 from acid.report.images import as_frames, enlarge
 from acid.report.sheet import Verdict
 from acid.report.style import ALARM, GOOD, INK, PAPER, QUIET, RULE, Name, font, look
@@ -26,7 +29,7 @@ _FORMATS = (".mp4", ".gif")
 class Panel:
     """One film. A single frame, such as a goal, is shown all the time; a shorter film holds its last frame."""
 
-    condition: Name  # who acted
+    condition: Name  # that acted
     frames: np.ndarray  # uint8 [T, H, W, 3]
     kind: str = ""  # "imagined", "executed"
     notes: Sequence[str] = ()  # under each frame; empty or one per frame
@@ -55,8 +58,10 @@ def side_by_side(
     each = max(1, math.ceil(seconds * fps / length))
     shown = [_compose(panels, step, scale, heading) for step in range(length)]
     frames = [frame for frame in shown for _ in range(each)] + [shown[-1]] * round(hold * fps)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _write(path, frames, fps)
+    with replacing(path, AcidError) as partial, tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder) / path.name  # what encodes goes by the ending of a name
+        _write(whole, frames, fps)
+        shutil.copyfile(whole, partial)
     return len(frames)
 
 

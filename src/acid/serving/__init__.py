@@ -2,7 +2,7 @@
 
 from acid.serving.limits import Limits
 from acid.serving.messages import MessageError, pack, unpack
-from acid.serving.run import run_server
+from acid.serving.run import checked_port, run_server
 from acid.serving.server import PolicyServer
 from acid.serving.service import Inputs, Service
 from acid.serving.trust import Trust, calibrate
@@ -15,6 +15,7 @@ __all__ = [
     "Service",
     "Trust",
     "calibrate",
+    "checked_port",
     "pack",
     "run_server",
     "unpack",

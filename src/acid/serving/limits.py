@@ -1,4 +1,4 @@
-"""How much a server puts up with, and who may ask it."""
+"""Limits of a server, and the check of its clients' token."""
 
 from __future__ import annotations
 

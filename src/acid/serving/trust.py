@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from acid import files
-from acid.errors import AcidError, DataError
+from acid.errors import AcidError, DataError, are_numbers
 
 RESAMPLES = 2000
 AGAIN = "run acid calibrate again"
@@ -64,10 +64,15 @@ class Trust:
         try:
             values = {field.name: content[field.name] for field in fields(cls)}
             auroc = values["auroc"]
-            values["auroc"] = None if auroc is None else tuple(float(number) for number in auroc)
+            values["auroc"] = None if auroc is None else tuple(auroc)
             found = cls(**values)
-            if not (math.isfinite(found.threshold) and isinstance(found.score, str)):
-                raise ValueError("its threshold is not a number")
+            measured = [found.threshold, found.level, found.good, found.bad, *(found.auroc or ())]
+            if not are_numbers(measured if found.caught is None else [*measured, found.caught]):
+                raise ValueError("its threshold, or what was measured, is not a number")
+            if found.auroc is not None and len(found.auroc) != 3:
+                raise ValueError("its auroc is not a value with an interval")
+            if not (isinstance(found.score, str) and isinstance(found.made_with, dict)):
+                raise ValueError("its score is not a name, or what it was made with is not known")
         except (ValueError, TypeError, KeyError) as error:
             raise DataError(f"{path} is not a calibration ({error}); {AGAIN}") from error
         return found

@@ -14,7 +14,7 @@ from acid.tables.names import called
 from acid.tables.planning import MODELS, TASKS
 from acid.tables.proposals import CANDIDATES, FEEDBACK, LOOKS_AFTER, SIZES, STD, TINY, candidates_of
 from acid.tables.table import Claim, Findings, Line, Study, Table
-from acid.tables.verdict import Verdict, on_gains
+from acid.tables.verdict import Verdict, judge_gains
 
 NARROW = {"samples": 30, "iterations": 30, "elites": 3}
 MIDDLE = {"samples": 90, "iterations": 10, "elites": 9}
@@ -44,20 +44,13 @@ def _studies() -> Iterator[Study]:
 def judge_few(findings: Findings) -> Verdict | None:
     """Whether the smallest closed-loop search from a proposal beats Original with all its candidates."""
     smallest = [_curves(task, model)["proposed"][0] for model in MODELS for task in TASKS]
-    found = {
-        f"{line.study.model} {line.study.task}": gain
-        for line in findings.lines()
-        if line.condition == "proposal-acid" and line.study in smallest and (gain := line.difference("success"))
-    }
-    return on_gains(found) if len(found) == len(smallest) else None
+    return judge_gains(findings.gains("proposal-acid", "original", where=lambda study: study in smallest))
 
 
 def judge_closed(findings: Findings, kind: str, name: str, other: str) -> Verdict | None:
     """Whether a condition gains on another in closed loop, both with the most candidates."""
     largest = [_curves(task, model)[kind][-1] for model in MODELS for task in TASKS]
-    found = {f"{s.model} {s.task}": findings.compare(s, name, other, "success") for s in largest}
-    gains = {where: gain for where, gain in found.items() if gain is not None}
-    return on_gains(gains) if len(gains) == len(found) else None
+    return judge_gains(findings.gains(name, other, where=lambda study: study in largest), than="the goal cost alone")
 
 
 def _points(findings: Findings, studies: tuple[Study, ...], name: str) -> list[Point]:

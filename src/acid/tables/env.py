@@ -10,8 +10,10 @@ import numpy as np
 from acid import tasks
 from acid.evaluation import Cell, Protocol, shipped
 from acid.evaluation.jobs import Progress
+from acid.report.images import save_image
 from acid.report.shapes import Picture
 from acid.report.sheet import SheetRow, sheet
+from acid.report.style import INK, Look
 from acid.tables.table import Findings, Table
 
 TASKS = ("cube", "reacher", "pusht", "rope", "granular", "navigation")
@@ -45,8 +47,7 @@ def measure(findings: Findings, progress: Progress) -> None:
         with closing(tasks.make(name, size=SIZE)) as task:
             task.set_state(instance.start_state)
             frame = task.render()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(frame).save(path)
+        save_image(Image.fromarray(frame), path)
     progress(len(TASKS), len(TASKS))
 
 
@@ -68,7 +69,8 @@ def show(findings: Findings) -> list[Picture]:
 def draw(findings: Findings, folder: Path) -> list[Path]:
     frames = _frames(findings)
     path = folder / "env.png"
-    sheet(path, [SheetRow("tasks", "", np.stack(list(frames.values())))], titles=list(frames), scale=1)
+    row = SheetRow(Look("The six tasks", INK), f"at {SIZE} px", np.stack(list(frames.values())))
+    sheet(path, [row], titles=[CAPTIONS[name] for name in frames], scale=1)
     return [path]
 
 

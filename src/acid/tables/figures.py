@@ -8,6 +8,7 @@ from pathlib import Path
 
 from acid.evaluation import BASELINE, CONDITIONS, Summary, choose_lambda, condition, summarise
 from acid.report import Look, Measured, lambda_sweep, success_against_budget
+from acid.tables.names import called
 from acid.tables.table import Findings
 
 SWEPT = ("acid", "control")  # conditions that the figures show at their chosen λ
@@ -62,8 +63,10 @@ def _draw_budgets(cell: Sequence[Summary], lambdas: dict[str, float], path: Path
         if s.search is not None and s.lam == lambdas.get(s.condition):
             planners.setdefault(look_of(s.condition), {})[s.search.samples] = measured(s)
     baselines = {look_of(s.condition): measured(s) for s in cell if s.search is None}
-    told = ", ".join(f"{name} λ = {lam:g}" for name, lam in lambdas.items())
-    success_against_budget(path, planners, baselines=baselines, title=f"{cell[0].task}, {cell[0].model}: {told}")
+    told = ", ".join(f"{CONDITIONS[name].look.label} λ {lam:g}" for name, lam in lambdas.items())
+    success_against_budget(
+        path, planners, baselines=baselines, title=f"{called(cell[0].task)}, {called(cell[0].model)}: {told}"
+    )
     return path
 
 
@@ -76,6 +79,6 @@ def _draw_sweep(sweep: Sequence[Summary], reference: Summary | None, path: Path)
         condition=look_of(first.condition),
         baseline=condition(BASELINE).look,
         reference=None if reference is None else measured(reference),
-        title=f"{first.task}, {first.model}, {first.searched}",
+        title=f"{called(first.task)}, {called(first.model)}, {first.searched}",
     )
     return path

@@ -1,11 +1,14 @@
-"""The paper's figure of the verifier: its parts, and which token sees which, found by asking the network itself."""
+"""The paper's figure of the verifier: its parts, and which token sees which, measured on the network itself."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from acid.evaluation.table import markdown
+from acid.report.figures import draw_matrix
 from acid.report.shapes import Matrix
 from acid.tables.table import Findings, Table
 from acid.verifier import PAPER, FlowConfig, Verifier
@@ -51,6 +54,10 @@ def show(findings: Findings) -> list[Matrix]:
     ]
 
 
+def draw(findings: Findings, folder: Path) -> list[Path]:
+    return [draw_matrix(folder / "idm.png", matrix) for matrix in show(findings)]
+
+
 def _tell(findings: Findings) -> list[str]:
     rows = [[name, *("yes" if sees else "no" for sees in row)] for name, row in zip(TOKENS, mask(), strict=True)]
     return [markdown(["sees", *TOKENS], rows, texts=4)]
@@ -63,5 +70,6 @@ IDM = Table(
     episodes=1,
     after=_tell,
     show=show,
+    draw=draw,
     legend=("A row says what a token's output depends on, through all layers of the network.",),
 )

@@ -13,16 +13,16 @@ from acid.evaluation import BASELINE, Bench, Episode, Row, condition
 from acid.evaluation.jobs import Progress
 from acid.report.reel import Curve, Reel, Track
 from acid.report.style import IMAGINED, INK, TRUE
-from acid.tables import deformable, navigation, planning, rollouts
-from acid.tables.names import called
-from acid.tables.sheets import instance_of, median_gain, replayed
+from acid.tables import deformable, navigation, rollouts
+from acid.tables.names import EVERY_CELL, called
+from acid.tables.sheets import AWAY, GOAL, draw_film, instance_of, median_gain, replayed
 from acid.tables.table import Findings, Study, Table
-from acid.views.episodes import imagined_frames, replay, residuals
+from acid.views.episodes import amount, imagined_frames, replay, residuals
 
 COMPARED = (BASELINE, "acid")
 FILE, TRUE_ACTIONS = "imagination.npz", "imagination-true-actions.npz"
 QUANTILE = 0.7  # of the mean residual: which case of navigation is shown under its true actions
-RESIDUAL = "residual ‖a − â‖² of each imagined step"
+RESIDUAL = "residual ‖a − â‖² of each imagined step, in standard deviations of the actions squared"
 RULE = "the episode with the median gain (difference of the final errors)"
 
 
@@ -72,10 +72,11 @@ def reel(bench: Bench, study: Study, rows: dict[str, Row], findings: Findings) -
         curves.append(Curve(look.label, look.colour, [round(float(v), 4) for v in found]))
     goal = _film(episode).goal
     ticks = max(len(track.index) for track in tracks)
-    tracks.append(Track("goal", "", INK, goal[None], [0] * ticks))
+    tracks.append(Track(GOAL, "", INK, goal[None], [0] * ticks))
     outcome = "; ".join(f"{condition(n).look.label} {_outcome(rows[n])}" for n in COMPARED)
-    text = f"{RULE[0].upper()}{RULE[1:]}, {instance.id}: {outcome}{differs}."
+    text = f"{RULE[0].upper()}{RULE[1:]}: {outcome}{differs}."
     text += "" if bench.decoder else f" What was imagined is not drawn: {_no_decoder(study)}."
+    text += f" Problem {instance.id}."
     return Reel(f"{called(study.task)}, {called(study.model)}", text, tracks, curves, RESIDUAL, bench.task.frameskip)
 
 
@@ -86,11 +87,7 @@ def _film(episode: Episode) -> Any:
 
 def _outcome(row: Row) -> str:
     reached = f"{'reached' if row.success else 'missed'}, " if row.metric == "success" else ""
-    return f"{reached}{_away(row.final_error, row.error_unit)} at the end"
-
-
-def _away(error: float, unit: str) -> str:
-    return f"{error:.2f} {'× ' if unit[0].isdigit() else ''}{unit} from the goal"
+    return f"{reached}{amount(row.final_error, row.error_unit)}{AWAY} at the end"
 
 
 def _no_decoder(study: Study) -> str:
@@ -102,7 +99,7 @@ def _tracks(name: str, episode: Episode, bench: Bench) -> list[Track]:
     """What was executed, and before it what was imagined if it can be drawn."""
     film, look, unit, skip = _film(episode), condition(name).look, bench.task.error_unit, bench.task.frameskip
     frames, imagined = np.stack(film.frames), imagined_frames(film, bench)
-    notes = [_away(error, unit) for error in film.errors]
+    notes = [f"{amount(error, unit)}{AWAY}" for error in film.errors]
     tracks = [Track(look.label, "executed", look.colour, frames, list(range(len(frames))), notes)]
     if imagined is None:
         return tracks
@@ -125,7 +122,7 @@ def true_actions(bench: Bench, findings: Findings) -> Reel:
     ticks = list(range(len(found.true)))
     tracks = [
         Track("recorded", "", TRUE, found.true.numpy(), ticks),
-        Track("under the true actions", "imagined", IMAGINED, rollouts.pixels(kit.model.decode(found.latents)), ticks),
+        Track("NWM", "imagined", IMAGINED, rollouts.pixels(kit.model.decode(found.latents)), ticks),
     ]
     curves = [
         Curve(name, colour, [round(float(v), 4) for v in values[case]])
@@ -138,15 +135,28 @@ def true_actions(bench: Bench, findings: Findings) -> Reel:
     return Reel("Navigation, NWM under the true actions", text, tracks, curves, RESIDUAL)
 
 
-def show(findings: Findings) -> list[Reel]:
-    """What was recorded, as far as it is of these weights and rows; first what has drawings of the imagination."""
-    found = []
+def recorded(findings: Findings) -> dict[Path, Reel]:
+    """The films by their files, as far as they are of these weights and rows."""
+    found = {}
     for study in findings.studies:
         rows = median_gain(findings, study)
         made_of = _made_of(findings, study, rows) if rows else {}
         paths = [file_of(findings, study, name) for name in (FILE, TRUE_ACTIONS)]
-        found += [Reel.load(path)[0] for path in paths if _is_made_of(path, made_of)]
-    return sorted(found, key=lambda reel: not any(track.kind == "imagined" for track in reel.tracks))
+        found |= {path: Reel.load(path)[0] for path in paths if _is_made_of(path, made_of)}
+    return found
+
+
+def show(findings: Findings) -> list[Reel]:
+    """What was recorded, first what has drawings of the imagination."""
+    return sorted(recorded(findings).values(), key=lambda reel: not any(t.kind == "imagined" for t in reel.tracks))
+
+
+def draw(findings: Findings, folder: Path) -> list[Path]:
+    """A sheet of every film, called after its cell."""
+    return [
+        draw_film(reel, folder / f"{'-'.join([*path.parts[-3:-1], path.stem])}.png")
+        for path, reel in recorded(findings).items()
+    ]
 
 
 def _listed(findings: Findings) -> list[str]:
@@ -158,18 +168,14 @@ IMAGINATION = Table(
     title="What was imagined beside what happened (figures qual_rollout, qual_rope_granular, qual_nwm)",
     studies=tuple(
         Study(task, model, COMPARED, episodes=dict.fromkeys(COMPARED, 100) if model == deformable.MODEL else {})
-        for model, names in (
-            *((model, planning.TASKS) for model in planning.MODELS),
-            (deformable.MODEL, deformable.TASKS),
-            (navigation.MODEL, (navigation.TASK,)),
-        )
-        for task in names
+        for task, model in EVERY_CELL
     ),
     episodes=200,
     record=record,
     ran=lambda findings, study: file_of(findings, study).is_file(),
     after=_listed,
     show=show,
+    draw=draw,
     legend=(
         f"Shown is {RULE}, planned and executed again with the seeds of the scored run.",
         "imagined: what the world model predicts for the plan, drawn by a decoder that has no part in planning;",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import fmean
 
-from acid.evaluation import CellContender
+from acid.evaluation import CellContender, Job, SearchSpec
 from acid.tables.table import Findings
 
 IDLE_SECONDS = 0.5  # of an episode without a search
@@ -17,35 +19,52 @@ class Outlook:
 
     episodes: int
     cpu_seconds: float | None
+    searches: int | None = None  # episodes that are searched, where several conditions rank the same candidates
 
     def __str__(self) -> str:
         if not self.episodes:
             return "nothing to evaluate"
+        shared = "" if self.searches in (None, self.episodes) else f" of {self.searches} searches"
         if self.cpu_seconds is None:
-            return f"{self.episodes} episodes, time unknown"
-        return f"{self.episodes} episodes, about {self.cpu_seconds / 3600:.1f} CPU hours"
+            return f"{self.episodes} episodes{shared}, time unknown"
+        return f"{self.episodes} episodes{shared}, about {self.cpu_seconds / 3600:.1f} CPU hours"
 
 
 def outlook(findings: Findings) -> Outlook:
-    """Judged by what candidates of the same cell took in the rows that are there.
+    """Estimated from the time that candidates of the same cell took in earlier rows.
 
     λ that has to be chosen first is counted, what is run with it afterwards is not known yet.
     """
     choosing = bool(findings.missing_lambdas())
     jobs = findings.choosing_jobs() if choosing else findings.jobs()
-    episodes, seconds = 0, 0.0
+    episodes, searches, seconds = 0, 0, 0.0
     known = True
     for job in jobs:
-        for contender, path in zip(job.contenders, job.files, strict=True):
-            present = path.read_bytes().count(b"\n") if path.is_file() else 0
-            missing = max(0, len(job.instances) - present)
-            episodes += missing
-            if missing and isinstance(contender, CellContender):
-                rate = _seconds_per_candidate(findings, contender) if contender.search else 0.0
-                known = known and rate is not None
-                budget = contender.search.budget * contender.search.repeats if contender.search else 0
-                seconds += missing * (IDLE_SECONDS + (rate or 0.0) * budget)
-    return Outlook(episodes, seconds if known else None)
+        missing = [max(0, len(job.instances) - _present(path)) for path in job.files]
+        episodes += sum(missing)
+        seconds += IDLE_SECONDS * sum(missing)
+        for contender, search, count in _searching(job, missing):
+            searches += count
+            rate = _seconds_per_candidate(findings, contender)
+            known = known and rate is not None
+            seconds += count * (rate or 0.0) * search.budget * search.repeats
+    return Outlook(episodes, seconds if known else None, searches)
+
+
+def _present(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.is_file() else 0
+
+
+def _searching(job: Job, missing: Sequence[int]) -> list[tuple[CellContender, SearchSpec, int]]:
+    """Contenders with the episodes that they search. Those that share their candidates search once for all."""
+    found = [
+        (contender, contender.search, count)
+        for contender, count in zip(job.contenders, missing, strict=True)
+        if count and isinstance(contender, CellContender) and contender.search is not None
+    ]
+    if found and all(contender.pooled for contender, _, _ in found):
+        return [max(found, key=lambda one: one[2])]
+    return found
 
 
 def _seconds_per_candidate(findings: Findings, contender: CellContender) -> float | None:

@@ -7,36 +7,35 @@ from collections.abc import Iterable
 from acid.evaluation.provenance import revision
 from acid.report.page import Judged, Page, Section
 from acid.tables.program import missing, numbers, provenance
-from acid.tables.table import Findings, Options, Table
+from acid.tables.table import Findings, Options, Table, with_cells
 from acid.tables.verdict import RULE
 
 TITLE = "ACID, tried: planning that checks what a world model imagines"
 LEAD = """\
 A world model lets a robot plan by imagining what its actions would do. **ACID** checks the imagination while it
-plans: an inverse dynamics model looks at every imagined transition and infers the action behind it. If that is not the
-action that was asked for, the candidate pays. This page holds every table and figure of the
-[paper](https://arxiv.org/abs/2607.02403) as an independent implementation has run it, beside the published numbers.
+plans: an inverse dynamics model infers the action behind every imagined transition, and if that is not the action that
+was asked for, the cost of the candidate rises.
 
-Ours are small models (1 to 3 million parameters, images of 64 to 192 px) on our own simulators and data, trained and
-planned on CPU cores. The paper’s are larger, so compare the differences between conditions rather than the absolute
-numbers. All problems are held out, all conditions share them, and every interval covers 95 %."""
-LINKS = (("Paper", "https://arxiv.org/abs/2607.02403"),)
-
-
+This page judges every claim of the [paper](https://arxiv.org/abs/2607.02403) with an independent implementation: small
+models (1 to 3 million parameters) on our own simulators and data, planned on CPU cores. Compare differences, not
+absolute numbers. All problems are held out, all conditions share them, and every interval covers 95 %."""
+HERO = "planning"  # whose first figure is beside the lead
 FIRST = ("imagination",)  # what is seen first; the others follow in the order of the commands
 
 
 def page_of(tables: Iterable[Table], options: Options) -> Page:
     """What the results folder holds of every table."""
+    sections = [
+        _section(findings)
+        for findings in sorted(with_cells(tables, options), key=lambda one: one.table.name not in FIRST)
+    ]
     return Page(
         title=TITLE,
         lead=LEAD,
-        sections=[
-            _section(Findings(table, options)) for table in sorted(tables, key=lambda table: table.name not in FIRST)
-        ],
+        sections=sections,
+        hero=next((section.shown[0] for section in sections if section.id == HERO and section.shown), None),
         rule=f"How a claim is judged. {RULE[0].upper()}{RULE[1:]}",
         made_by=f"Written by `acid report` of revision {revision()} from the rows of every episode.",
-        links=LINKS,
     )
 
 
@@ -65,10 +64,9 @@ def _judged(findings: Findings, empty: bool) -> list[Judged]:
     for claim in table.claims:
         verdict = claim.judge(findings)
         if verdict is None:
-            part = "nothing of" if empty else "not all of"
-            reason = f"{part} it has been run yet: acid reproduce {table.name}."
-            found.append(Judged(claim.sentence, "not run yet", reason.capitalize(), table.name, claim.published))
+            kind, numbers = "not run yet", ""
+            reason = f"{'Nothing' if empty else 'Not all'} of it has been run yet: acid reproduce {table.name}."
         else:
-            reason = verdict.reason[0].upper() + verdict.reason[1:]
-            found.append(Judged(claim.sentence, verdict.kind, reason, table.name, claim.published))
+            kind, reason, numbers = verdict.kind, verdict.reason, verdict.numbers
+        found.append(Judged(claim.sentence, kind, reason, table.name, claim.published, claim.paper, numbers))
     return found

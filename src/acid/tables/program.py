@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from acid.errors import DataError
+from acid.errors import DataError, did_you_mean
 from acid.evaluation import Cell, Engine, SearchSpec, Summary, choose_lambda, condition, summarise
 from acid.evaluation.jobs import Progress
 from acid.evaluation.results import mixed_revisions
 from acid.evaluation.table import markdown, number
 from acid.files import write_text
-from acid.tables.table import Findings, Line, Study
+from acid.tables.table import Findings, Line, Study, Table
 
 
 def choose(findings: Findings, engine: Engine, progress: Progress) -> str:
@@ -94,6 +94,7 @@ def write(findings: Findings) -> str:
         *table.legend,
     ]
     text = "\n".join(parts)
+    _check_metrics(table, lines)
     content: dict[str, Any] = {"lines": [_as_dict(line, table.metrics) for line in lines], **table.extra(findings)}
     folder = findings.options.results
     write_text(folder / f"{table.name}.md", text + "\n")
@@ -113,7 +114,7 @@ def _with_gap(lines: list[str]) -> list[str]:
 
 
 def missing(findings: Findings) -> dict[str, list[str]]:
-    """What was asked for and is not in the table, by the reason."""
+    """Studies that were asked for and are not in the table, by reason."""
     absent = [study for study in findings.wanted if study not in findings.studies]
     idle = [study for study in findings.studies if not findings.table.ran(findings, study)]
     reasons = {"because there are no weights": absent, "not evaluated yet": idle}
@@ -126,14 +127,27 @@ def _name(study: Study) -> str:
 
 
 def _verdicts(findings: Findings) -> list[str]:
-    judged = [(claim.sentence, claim.judge(findings)) for claim in findings.table.claims]
-    return [f"Claim: {sentence} Here: {verdict}" for sentence, verdict in judged if verdict is not None]
+    judged = [(claim, claim.judge(findings)) for claim in findings.table.claims]
+    return [
+        f"Claim: {claim.sentence} {f'In the paper: {claim.paper} ' if claim.paper else ''}Here: {verdict}"
+        for claim, verdict in judged
+        if verdict is not None
+    ]
 
 
 def provenance(findings: Findings) -> list[str]:
     rows = [row for line in findings.lines() for row in line.rows]
     found = mixed_revisions(rows)
     return ["Rows of several revisions or of uncommitted code:", *(f"- {line}" for line in found)] if found else []
+
+
+def _check_metrics(table: Table, lines: Sequence[Line]) -> None:
+    """A metric may be missing in some of the rows, but one of them must know its name."""
+    known = {name for line in lines for row in line.rows for name in row.numbers}
+    for metric in table.metrics if known else ():
+        if metric not in known:
+            close = did_you_mean(metric, known)
+            raise DataError(f"no row of the table {table.name!r} has a number called {metric!r}{close}")
 
 
 def _as_dict(line: Line, metrics: Iterable[str]) -> dict[str, Any]:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from acid.evaluation.kits import Kit
-from acid.evaluation.statistics import Paired, paired
 from acid.tables import columns
 from acid.tables.planning import MODELS, TASKS
-from acid.tables.table import Claim, Column, Findings, Line, Study, Table, values_of
-from acid.tables.verdict import Verdict, on_gains
+from acid.tables.table import Claim, Column, Findings, Line, Study, Table
+from acid.tables.verdict import Verdict, judge_gains
 
 SIZES = {name: Kit.proposed[name] for name in ("samples", "iterations", "elites")}
 TINY = {"samples": 10, "iterations": 3, "elites": 3}  # an episode takes 1/60 of Original's candidates
@@ -33,34 +32,17 @@ def _studies() -> tuple[Study, ...]:
 
 
 def judge_original(findings: Findings) -> Verdict | None:
-    """In how many cells the smallest closed-loop search beats Original."""
-    return _certain({n: line.difference("success") for n, line in _tiny(findings).items()})
+    """Whether the smallest closed-loop search beats Original in every cell."""
+    return judge_gains(findings.gains("proposal-acid", "original", where=_is_tiny))
 
 
 def judge_policy(findings: Findings) -> Verdict | None:
-    """In how many cells it beats the policy in closed loop, which sees as much."""
-    found = {}
-    for name, line in _tiny(findings).items():
-        policy = values_of(findings.rows(line.study, "policy"), "success")
-        found[name] = paired(values_of(line.rows, "success"), policy) if policy else None
-    return _certain(found)
+    """Whether it beats the policy in closed loop, which sees as much, in every cell."""
+    return judge_gains(findings.gains("proposal-acid", "policy", where=_is_tiny), than="the policy")
 
 
-def _tiny(findings: Findings) -> dict[str, Line]:
-    return {
-        f"{line.study.model} {line.study.task}": line
-        for line in findings.lines()
-        if line.condition == "proposal-acid" and line.study.sizes == TINY | FEEDBACK
-    }
-
-
-def _certain(gains: dict[str, Paired | None]) -> Verdict | None:
-    found = {name: gain for name, gain in gains.items() if gain is not None}
-    if len(found) < len(MODELS) * len(TASKS):
-        return None
-    certain = [name for name, gain in found.items() if gain.low > 0]
-    told = f"{len(certain)} of {len(found)} cells, with an interval above zero ({', '.join(certain) or 'none'})."
-    return on_gains(found, reason=told)
+def _is_tiny(study: Study) -> bool:
+    return study.sizes == TINY | FEEDBACK
 
 
 def looks_after(line: Line) -> str:
@@ -100,11 +82,11 @@ PROPOSALS = Table(
     metrics=("success", "final_error"),
     claims=(
         Claim(
-            "In closed loop they beat Original at 1/60 of its candidates.",
+            "Searches from a policy's proposal, in closed loop, beat Original at 1/60 of its candidates.",
             judge_original,
             published=False,
         ),
-        Claim("They beat the policy alone, which looks as often.", judge_policy, published=False),
+        Claim("Such searches beat the policy alone, which looks as often.", judge_policy, published=False),
     ),
     legend=(
         "looks after: model steps that are executed before the next decision. candidates: in an episode, on average.",

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from acid.evaluation import BASELINE, Paired, condition, paired
-from acid.evaluation.results import values_of
+from acid.evaluation import BASELINE, Paired, condition
 from acid.report.chart import Chart, Level, Panel, Point, Series
 from acid.report.style import Look
 from acid.tables import columns
 from acid.tables.names import called
 from acid.tables.planning import MODELS
 from acid.tables.table import Claim, Column, Findings, Line, Study, Table
-from acid.tables.verdict import Verdict, on_gains, told
+from acid.tables.verdict import Verdict, complete, judge_gains, told
 
 TASK = "reacher"
 BUDGETS = (30, 50, 150, 300)  # candidates; a tenth of them are elites
@@ -55,19 +54,12 @@ def _studies() -> Iterator[Study]:
 
 def gain(findings: Findings, study: Study, against: Study) -> Paired | None:
     """Success of the only condition of one study less that of another on the same episodes."""
-    mine, theirs = (findings.rows(one, one.conditions[0]) for one in (study, against))
-    return paired(values_of(mine, "success"), values_of(theirs, "success")) if mine and theirs else None
-
-
-def _complete(gains: Mapping[str, Paired | None]) -> dict[str, Paired] | None:
-    """None while one is missing."""
-    found = {name: one for name, one in gains.items() if one is not None}
-    return found if len(found) == len(gains) else None
+    return findings.compare(study, study.conditions[0], against.conditions[0], "success", against=against)
 
 
 def over_budgets(findings: Findings, weight: float | None) -> dict[str, Paired | None]:
     return {
-        f"{model} N {budget}": gain(findings, _acid(model, budget, weight), _original(model, budget))
+        f"{called(model)} N {budget}": gain(findings, _acid(model, budget, weight), _original(model, budget))
         for model in MODELS
         for budget in BUDGETS
     }
@@ -75,31 +67,46 @@ def over_budgets(findings: Findings, weight: float | None) -> dict[str, Paired |
 
 def judge_budgets(findings: Findings) -> Verdict | None:
     """At every budget, with the paper's λ."""
-    gains = _complete(over_budgets(findings, USUAL))
-    return None if gains is None else on_gains(gains)
+    papers = {
+        f"{called(model)} N {n}": float(PUBLISHED[model, "acid"][n] - PUBLISHED[model, BASELINE][n])
+        for model in MODELS
+        for n in BUDGETS
+    }
+    return judge_gains(over_budgets(findings, USUAL), published=papers)
 
 
 def judge_few(findings: Findings) -> Verdict | None:
     """Whether ACID with the fewest candidates matches Original with ten times as many."""
-    gains = _complete({
-        model: gain(findings, _acid(model, min(BUDGETS), USUAL), _original(model, FULL)) for model in MODELS
+    gains = complete({
+        called(model): gain(findings, _acid(model, min(BUDGETS), USUAL), _original(model, FULL)) for model in MODELS
     })  # fmt: skip
     if gains is None:
         return None
-    found = on_gains(gains)
-    matches = all(one.low > MATCHES for one in gains.values())
-    reason = f"ACID N {min(BUDGETS)} less Original N {FULL}: {told(gains, share=True)}."
-    return Verdict("confirmed" if matches else found.kind, reason)
+    short = [name for name, one in gains.items() if one.low <= MATCHES]
+    worse = [name for name in short if gains[name].high < 0]
+    kind = "contradicted" if worse else "not confirmed" if short else "confirmed"
+    limit = f"{-100 * MATCHES:g} points worse"
+    reason = f"With a tenth of the candidates ACID is less than {limit}, for certain."
+    if short:
+        reason = f"A tenth of the candidates may be more than {limit} with {' and '.join(short)}"
+        n = min(gains[name].n for name in short)
+        reason += ", and is worse for certain." if worse else f": {n} episodes are too few to tell."
+    return Verdict(kind, reason, f"ACID N {min(BUDGETS)} less Original N {FULL}, points: {told(gains, share=True)}.")
 
 
 def judge_band(findings: Findings) -> Verdict | None:
     """Whether every λ that the paper swept gains."""
-    gains = _complete({
-        f"{model} λ {weight:g}": gain(findings, _acid(model, FULL, weight), _original(model, FULL))
+    gains = {
+        f"{called(model)} λ {weight:g}": gain(findings, _acid(model, FULL, weight), _original(model, FULL))
         for model in MODELS
         for weight in SWEPT
-    })  # fmt: skip
-    return None if gains is None else on_gains(gains)
+    }
+    papers = {
+        f"{called(model)} λ {weight:g}": float(PUBLISHED_SWEEP[model][weight] - PUBLISHED[model, BASELINE][FULL])
+        for model in MODELS
+        for weight in SWEPT
+    }
+    return judge_gains(gains, published=papers)
 
 
 def _published(line: Line) -> str:
@@ -171,9 +178,12 @@ ROBUSTNESS = Table(
     metrics=("success", "final_error"),
     claims=(
         Claim('"Ours consistently outperforms Original at every budget, never falling below the baseline."',
-              judge_budgets),
-        Claim('"Ours at the smallest budget (n=30) already matches the full-budget Original (n=300)."', judge_few),
-        Claim('"A broad band of λ yields consistent gains."', judge_band),
+              judge_budgets,
+              paper="+8 to +20 points at N 30 to 300. PLDM at N 300 is 84 % here and 90 % in Table 1."),
+        Claim('"Ours at the smallest budget (n=30) already matches the full-budget Original (n=300)."', judge_few,
+              paper="82 % against 76 % with Le-WM, 78 % against 76 % with PLDM."),
+        Claim('"A broad band of λ yields consistent gains."', judge_band,
+              paper="80 to 92 % for λ 0.005 to 0.1, against 76 %; the text speaks of five values, the table has four."),
     ),
     legend=(
         "N candidates an iteration, N/10 elites, 30 iterations; Original has the same N. n paired held-out episodes;",

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from acid.errors import DataError
-from acid.evaluation import BASELINE, Episode, Instance, Row
-from acid.report import SheetRow, sheet
+from acid.evaluation import BASELINE, Episode, Instance, Row, condition
+from acid.report import Look, SheetRow, sheet
+from acid.report.reel import Reel
 from acid.tables.table import Findings, Study
-from acid.views.episodes import replay, sheet_rows
+from acid.views.episodes import amount
+
+GOAL = "goal"  # the label of the track that shows it
+AWAY = " from the goal"  # in the notes of what was executed
+SIDE = 128  # about so large is a frame, in pixels
+LINE = 120  # letters of a heading
 
 
 def replayed(episode: Episode, row: Row) -> str:
@@ -21,7 +28,10 @@ def replayed(episode: Episode, row: Row) -> str:
     """
     if np.isclose(episode.final_error, row.final_error, rtol=1e-3, atol=1e-6):
         return ""
-    return f" ({row.condition} scored {row.final_error:.2f}, {episode.final_error:.2f} when played again)"
+    scored, again = (amount(error, row.error_unit) for error in (row.final_error, episode.final_error))
+    if scored == again:
+        return ""
+    return f" ({condition(row.condition).look.label} when played again: {again} instead of {scored})"
 
 
 def median_gain(findings: Findings, study: Study) -> dict[str, Row]:
@@ -48,20 +58,25 @@ def instance_of(findings: Findings, study: Study, row: Row) -> Instance:
     return found
 
 
-def draw_median_gain(findings: Findings, study: Study, folder: Path, name: str) -> Path:
-    """The instance on which ACID's gain is the median one, under Original and under ACID."""
-    rows = median_gain(findings, study)
-    instance, bench = instance_of(findings, study, rows[BASELINE]), findings.bench(study)
-    drawn: list[SheetRow] = []
-    differs = ""
-    for one in rows:
-        episode = replay(bench, one, findings.lam(study, one), instance)
-        differs += replayed(episode, rows[one])
-        assert episode.film is not None
-        film = episode.film
-        drawn += sheet_rows(one, film, bench)
-    path = folder / f"{name}.png"
-    titles = [f"push {k + 1}" for k in range(len(drawn[-1].frames))]
-    heading = f"{study.task}, {instance.id}: the median of ACID's gains{differs}"
-    sheet(path, drawn, start=film.frames[0], goal=film.goal, titles=titles, heading=heading, scale=1)
+def draw_film(reel: Reel, path: Path) -> Path:
+    """A film as a sheet: what was imagined above what was executed after every model step, between start and goal.
+
+    Under what was executed stands how far from the goal it is.
+    """
+    tracks = [track for track in reel.tracks if track.label != GOAL]
+    goal = next((track.frames[0] for track in reel.tracks if track.label == GOAL), None)
+    start = next(track.frames[0] for track in tracks if track.kind != "imagined")
+    rows = []
+    for track in tracks:
+        last = len(track.index) - 1
+        ticks = [
+            min(tick, last) for tick in range(reel.ticks_per_step, last + reel.ticks_per_step, reel.ticks_per_step)
+        ]
+        notes = [track.notes[tick].removesuffix(AWAY) for tick in ticks] if track.notes else []
+        frames = track.frames[[track.index[tick] for tick in ticks]]
+        rows.append(SheetRow(Look(track.label, track.colour), track.kind, frames, notes))
+    titles = [f"step {k + 1}" for k in range(max(len(row.frames) for row in rows))]
+    heading = "\n".join([reel.title, *textwrap.wrap(reel.text, LINE)])
+    scale = max(1, round(SIDE / start.shape[0]))
+    sheet(path, rows, start=start, goal=goal, titles=titles, heading=heading, scale=scale)
     return path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,8 @@ from acid.evaluation.protocol import Split
 from acid.evaluation.results import Starts, counted, values_of
 from acid.evaluation.rows import read_rows
 from acid.evaluation.statistics import Interval, Paired, paired, share_or_mean
-from acid.report.page import Shown
+from acid.report.page import PageItem
+from acid.tables.names import called_cell
 from acid.tables.verdict import Verdict
 from acid.tasks import Setup, task_class
 
@@ -125,6 +126,7 @@ class Claim:
     sentence: str
     judge: Callable[[Findings], Verdict | None]
     published: bool = True  # False: our own, beyond the paper
+    paper: str = ""  # the paper's own numbers behind it, and where they do not agree with the sentence
 
 
 @dataclass(frozen=True)
@@ -143,13 +145,13 @@ class Table:
     before: Callable[[Findings], list[str]] = lambda findings: []  # text above the lines
     after: Callable[[Findings], list[str]] = lambda findings: []  # text below them
     extra: Callable[[Findings], Mapping[str, Any]] = lambda findings: {}  # more for the JSON
-    measure: Callable[[Findings, Any], None] | None = None  # what else has to be run
+    measure: Callable[[Findings, Any], None] | None = None  # runs what is not an episode
     ran: Callable[[Findings, Study], bool] = lambda findings, study: any(
         findings.rows(study, name) for name in study.conditions
     )
     draw: Callable[[Findings, Path], list[Path]] = lambda findings, folder: []
     record: Callable[[Findings, Any], list[str]] | None = None  # films of the runs, once they are there; what to tell
-    show: Callable[[Findings], Sequence[Shown]] = lambda findings: []  # on the page
+    show: Callable[[Findings], Sequence[PageItem]] = lambda findings: []  # on the page
 
 
 class Findings:
@@ -172,8 +174,10 @@ class Findings:
     @cached_property
     def studies(self) -> list[Study]:
         """Those that were asked for and have weights."""
-        found = [study for study in self.wanted if self._has_weights(study)]
-        if not found and self.options.folder is not None:
+        found = [study for study in self.wanted if self.has_weights(study)]
+        for study in found[:1]:
+            self._folder(study)  # complains about one cell that could be any of several
+        if self.wanted and not found and self.options.folder is not None:
             raise AcidError(f"there are no cells of this table below {self.options.folder}: expected TASK/MODEL/model")
         for study in found if self.options.scale is not None else ():
             self.options.check_scale(self.cell(study))
@@ -270,10 +274,45 @@ class Findings:
                     every_start = self.rows(study, name, starts="paper")
                     yield Line(study, name, self.lam(study, name), rows, against, every_start)
 
-    def compare(self, study: Study, name: str, other: str, metric: str) -> Paired | None:
-        """One condition against another on the same episodes; None while one of them is missing."""
-        mine, theirs = self.rows(study, name), self.rows(study, other)
+    def compare(
+        self, study: Study, name: str, other: str, metric: str, *, against: Study | None = None
+    ) -> Paired | None:
+        """One condition against another, perhaps of another study, on the same episodes; None while one is missing."""
+        mine, theirs = self.rows(study, name), self.rows(against or study, other)
         return paired(values_of(mine, metric), values_of(theirs, metric)) if mine and theirs else None
+
+    def gains(
+        self,
+        name: str,
+        other: str,
+        metric: str = "success",
+        *,
+        where: Callable[[Study], bool] = lambda study: True,
+        label: Callable[[Study], str] = called_cell,
+    ) -> dict[str, Paired | None]:
+        """One condition less another in every study of the table that has both; None where rows are missing.
+
+        The other one may also be a condition of the study that `against` names.
+        """
+        found = {}
+        for study in filter(where, self.table.studies):
+            against = study if other in study.conditions else study.against
+            if name in study.conditions and against is not None and other in against.conditions:
+                there = study in self.studies
+                found[label(study)] = self.compare(study, name, other, metric, against=against) if there else None
+        return found
+
+    def pooled(
+        self, runs: Iterable[tuple[Study, str]], *, metric: str = "success"
+    ) -> dict[tuple[str, str, int, str], float] | None:
+        """A number of every row of some conditions of some cells, all together; None while one of them is missing."""
+        values = {}
+        for study, name in runs:
+            rows = self.rows(study, name)
+            if not rows:
+                return None
+            values |= {(study.model, study.task, *pair): value for pair, value in values_of(rows, metric).items()}
+        return values
 
     def jobs(self) -> list[Job]:
         """Everything that is reported; a run that serves two studies is done once, for the one with more episodes."""
@@ -330,6 +369,20 @@ class Findings:
             return folder
         return folder / study.task / study.model
 
-    def _has_weights(self, study: Study) -> bool:
-        folder = self._folder(study)
-        return f"{study.task}/{study.model}" in shipped() if folder is None else (folder / "model").is_dir()
+    def has_weights(self, study: Study) -> bool:
+        """Whether there is a cell of its task and model, in the user's folder or among the shipped ones."""
+        folder, cell = self.options.folder, (study.task, study.model)
+        if folder is None:
+            return "/".join(cell) in shipped()
+        if (folder / "model").is_dir():
+            return cell in {(one.task, one.model) for one in self.wanted}
+        return (folder / study.task / study.model / "model").is_dir()
+
+
+def with_cells(tables: Iterable[Table], options: Options) -> list[Findings]:
+    """Of every table that the user's folder has a cell for, or that needs none."""
+    found = [Findings(table, options) for table in tables]
+    having = [one for one in found if any(map(one.has_weights, one.wanted))]
+    if options.folder is not None and not having:
+        raise AcidError(f"there are no cells below {options.folder}: expected TASK/MODEL/model")
+    return [one for one in found if one in having or not one.wanted]

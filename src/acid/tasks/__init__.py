@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 
 from acid.errors import AcidError, look_up
@@ -36,8 +37,14 @@ def task_class(name: str) -> type[Task]:
         raise AcidError(f"task {name!r} needs the package {error.name!r}; {extra}") from error
     if not (isinstance(found, type) and issubclass(found, Task)):
         raise AcidError(f"{name!r} does not name a class derived from acid.tasks.Task")
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", found.name):
-        raise AcidError(f"the task {name!r} calls itself {found.name!r}, which cannot be the name of a folder")
+    called = getattr(found, "name", None)
+    if not (isinstance(called, str) and re.fullmatch(r"[A-Za-z0-9][\w.-]*", called)):
+        raise AcidError(f"the task {name!r} calls itself {called!r}, which cannot be the name of a folder")
+    try:
+        inspect.signature(found).bind(size=64)
+    except TypeError as error:
+        raise AcidError(f"the task {called!r} must be made by `{found.__name__}(size=64)`, but {error}") from None
+    found.check_has("advance", "render", "get_state", "set_state", "pose", "error", "success")
     return found
 
 

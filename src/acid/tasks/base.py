@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 import gymnasium
 import numpy as np
 
-from acid.errors import ShapeError
+from acid.errors import AcidError, MissingMethodError, ShapeError
 
 
 class Behaviour(Protocol):
@@ -37,8 +37,8 @@ class Setup:
 
 def checked_size(size: int) -> int:
     """The side of an image in pixels, checked."""
-    if size < 8:
-        raise ShapeError(f"image size must be at least 8 pixels, got {size}")
+    if not 8 <= size <= 4096:
+        raise ShapeError(f"image size must be 8 to 4096 pixels, got {size}")
     return size
 
 
@@ -65,16 +65,28 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
 
     size: int
 
+    @classmethod
+    def check_has(cls, *methods: str) -> None:
+        """A MissingMethodError for the first of these methods that the class does not define itself."""
+        for name in methods:
+            if getattr(cls, name) is getattr(Task, name):
+                raise MissingMethodError(cls, name)
+
     @property
     def action_size(self) -> int:
-        assert self.action_space.shape is not None
-        return int(np.prod(self.action_space.shape))
+        return int(np.prod(self._actions.shape))
 
     @property
     def action_bounds(self) -> tuple[np.ndarray, np.ndarray]:
         """Lowest and highest environment action, each [a]."""
-        assert isinstance(self.action_space, gymnasium.spaces.Box)
-        return self.action_space.low, self.action_space.high
+        return self._actions.low, self._actions.high
+
+    @property
+    def _actions(self) -> gymnasium.spaces.Box:
+        space = getattr(self, "action_space", None)
+        if not isinstance(space, gymnasium.spaces.Box):
+            raise AcidError(f"the task {self.name!r} must have a gymnasium Box as action_space, got {space}")
+        return space
 
     @property
     def idle_action(self) -> np.ndarray:
@@ -99,19 +111,19 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def advance(self, action: np.ndarray) -> None:
         """One environment step without drawing it."""
-        raise NotImplementedError
+        raise MissingMethodError(type(self), "advance")
 
     def render(self) -> np.ndarray:  # type: ignore[override]
         """The current pixels, uint8 [size, size, 3]."""
-        raise NotImplementedError
+        raise MissingMethodError(type(self), "render")
 
     def get_state(self) -> np.ndarray:
         """Everything the future depends on, float64 [S]."""
-        raise NotImplementedError
+        raise MissingMethodError(type(self), "get_state")
 
     def set_state(self, state: np.ndarray) -> None:
         """Restore what `get_state` returned."""
-        raise NotImplementedError
+        raise MissingMethodError(type(self), "set_state")
 
     def recorded_states(self, columns: Mapping[str, np.ndarray]) -> np.ndarray:
         """States [n, S] of dataset columns [n, ...], one of the sets in `state_columns`.
@@ -126,22 +138,22 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def physical(self, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Dataset columns [n, ...] to named quantities [n, k] that a good latent contains; angles must not wrap."""
-        raise NotImplementedError
+        raise MissingMethodError(type(self), "physical")
 
     def pose(self, state: np.ndarray) -> np.ndarray:
         """The part of a state that the success test compares."""
-        raise NotImplementedError
+        raise MissingMethodError(type(self), "pose")
 
     def error(self, state: np.ndarray, goal_state: np.ndarray) -> float:
         """Distance to the goal in the task's own unit; an episode succeeds when it falls below a threshold."""
-        raise NotImplementedError
+        raise MissingMethodError(type(self), "error")
 
     def pose_error(self, pose: np.ndarray, goal_state: np.ndarray) -> float:
         """The same for a pose that did not come from a state, e.g. one read from a latent."""
-        raise NotImplementedError
+        raise MissingMethodError(type(self), "pose_error")
 
     def success(self, state: np.ndarray, goal_state: np.ndarray) -> bool:
-        raise NotImplementedError
+        raise MissingMethodError(type(self), "success")
 
     def is_fair_start(self, state: np.ndarray) -> bool:
         """Whether a goal can be reached from this state; other states are not drawn as starts."""
@@ -172,11 +184,11 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
 
     def draw_goal(self, rng: np.random.Generator) -> np.ndarray:
         """A random goal state [S] for the current episode; only for tasks that draw their own goals."""
-        raise NotImplementedError
+        raise MissingMethodError(type(self), "draw_goal")
 
     def behaviour(self, rng: np.random.Generator) -> Behaviour:
         """A data-collection policy for one episode."""
-        raise NotImplementedError
+        raise MissingMethodError(type(self), "behaviour")
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         self.advance(action)

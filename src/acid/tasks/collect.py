@@ -23,6 +23,8 @@ from acid import tasks
 from acid.data import EpisodeWriter, concatenate
 from acid.errors import DataError
 from acid.files import GrowingFile, claim, clipped, read_bytes, replacing
+from acid.tasks.base import checked_size
+from acid.tasks.restoring import check_restores
 from acid.workers import worker_pool
 
 Progress = Callable[[int, int], None]
@@ -43,6 +45,7 @@ class Collection:
             raise DataError(f"episodes must be at least 1, got {self.episodes}")
         if self.seed < 0:
             raise DataError(f"the seed must not be negative, got {self.seed}")
+        checked_size(self.size)
 
     def description(self) -> str:
         """Written into the dataset."""
@@ -72,6 +75,7 @@ def collect(
         raise DataError(f"processes must be at least 1, got {processes}")
     if out.exists():
         raise DataError(f"{out} exists already; remove it or choose another name")
+    tasks.task_class(collection.task).check_has("reset", "behaviour")
     folder = out.with_name(out.name + ".parts")
     lock = _claim(folder, collection)
     everything = range(collection.episodes)
@@ -123,11 +127,13 @@ def _claim(folder: Path, collection: Collection) -> GrowingFile:
     lock = GrowingFile(folder / "collection.json")
     claim(lock.file.fileno(), folder)
     found, wanted = read_bytes(lock.path), collection.description().encode()
-    if found and found != wanted:
-        raise DataError(
-            f"{folder} holds parts of another collection ({clipped(found)}); remove it or choose another output name"
-        )
-    if not found:
+    if found != wanted:
+        if found and any(folder.glob("*.h5")):
+            described = clipped(found.decode(errors="replace"))
+            raise DataError(
+                f"{folder} holds parts of another collection, {described}; remove it or choose another output name"
+            )
+        lock.cut(0)  # that one failed before its first part
         lock.add(wanted)
     return lock
 
@@ -142,7 +148,14 @@ def _collect_part(collection: Collection, indices: range, path: Path) -> None:
 @functools.lru_cache(maxsize=1)
 def _task_of_this_process(name: str, size: int) -> tasks.Task:
     """Built once per process: some simulators take seconds. The renderer is freed when the process ends."""
-    return tasks.make(name, size=size)
+    task = tasks.make(name, size=size)
+    pixels, _ = task.reset(seed=0)
+    if pixels.dtype != np.uint8 or pixels.shape != (size, size, 3):
+        raise DataError(
+            f"the task {task.name!r} must draw uint8 [{size}, {size}, 3], got {pixels.dtype} {list(pixels.shape)}"
+        )
+    check_restores(task, task.get_state())
+    return task
 
 
 def record_episode(task: tasks.Task, seed: int, index: int) -> dict[str, np.ndarray]:

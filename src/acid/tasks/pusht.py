@@ -29,7 +29,6 @@ BAR = ((-60.0, 0.0), (60.0, 30.0))  # corners of the T's two rectangles, px in t
 STEM = ((-15.0, 30.0), (15.0, 120.0))
 CENTRE = np.array([0.0, 45.0])  # the block's centre of gravity in its frame
 CORNERS = np.array([[-60, 0], [60, 0], [60, 30], [15, 30], [15, 120], [-15, 120], [-15, 30], [-60, 30]], float)
-WALLS = (7.0, 504.0)  # px, inner sides of the walls
 
 _STATE_SIZE = 10  # agent xy, block xy, block angle, agent velocity xy, block velocity xy, block angular velocity
 _AGENT, _BLOCK, _ANGLE = slice(0, 2), slice(2, 4), 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from acid import checkpoint
 from acid.data import Episodes, Partition, Windows, cached_latents, encode_episodes, partition
 from acid.data.poses import SCALER, displacements
 from acid.errors import CheckpointError
-from acid.loop import SettingError
+from acid.loop import SettingError, moved
 from acid.models import Batch, FrozenEncoderModel, LearnedWorldModel
 from acid.training.part import Job
 from acid.types import ActionScaler
@@ -22,13 +22,14 @@ from acid.types import ActionScaler
 MIRROR = (1.0, -1.0, -1.0)  # what a mirror does to a displacement
 
 
-def partition_of(folder: Path, episodes: Episodes) -> Partition:
-    """The partition that a checkpoint was trained on, if this is its dataset."""
+def partition_of(folder: Path, episodes: Episodes, *, any_data: bool = False) -> Partition:
+    """The partition that a checkpoint was trained on, if this is its dataset; else, with `any_data`, one like it."""
     recorded = checkpoint.load(folder).metadata.get("partition")
     if recorded is None:
         raise CheckpointError(f"{folder} does not tell which episodes it was trained on; train it again")
     found = partition(episodes, held_out=recorded["held_out"], frameskip=recorded["frameskip"])
-    found.check(recorded, str(folder))
+    if not any_data:
+        found.check(recorded, str(folder))
     return found
 
 
@@ -77,8 +78,13 @@ def encode_rows(job: Job, model: LearnedWorldModel, *, mirror: bool) -> Tensor:
     those of the cell's finished model, of training episodes only; the other rows are NaN.
     """
 
-    def encode(pixels: Tensor) -> Tensor:
-        pixels = pixels.to(job.device)
+    if mirror and model.columns:
+        raise SettingError(f"mirror=True: it is not known what a mirror does to {', '.join(model.columns)}")
+
+    def encode(seen: Any) -> Tensor:
+        if model.columns:
+            return model.encode(moved(seen, job.device))
+        pixels = seen.to(job.device)
         return torch.cat([model.encode(view) for view in ((pixels, pixels.flip(2)) if mirror else (pixels,))], 1)
 
     known, data = job.partition.fingerprint, Path(job.episodes.path)
@@ -91,7 +97,9 @@ def encode_rows(job: Job, model: LearnedWorldModel, *, mirror: bool) -> Tensor:
     latents = cached_latents(
         data.with_name(name),
         f"{encoder} {known}",
-        lambda: encode_episodes(job.episodes, encode, ids=ids, batch=batch, dtype=dtype, progress=job.encoding),
+        lambda: encode_episodes(
+            job.episodes, encode, ids=ids, columns=model.columns, batch=batch, dtype=dtype, progress=job.encoding
+        ),
     )
     return latents.unflatten(1, (2 if mirror else 1, -1))
 

@@ -1,4 +1,4 @@
-"""From a dataset to a checkpoint: the one way on which every part of a cell is trained."""
+"""From a dataset to a checkpoint: the one function that trains every part of a cell."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def fit(
     """Train, measure and save a part to `cell`/part, which is returned; an interrupted run continues from its run/.
 
     task: default: the one that the dataset was collected for. workers: processes that read batches; 0: a thread.
-    epochs: passes over the training data, instead of the recipe's steps. micro_batch: most examples whose activations
-    are kept at once, to save memory. Neither it nor the processes that torchrun starts change the result but by
-    rounding and, in networks with random parts, by other draws; batches are those of all processes.
+    epochs: passes over the training data, instead of the recipe's steps. micro_batch: work through a batch in parts of
+    at most this many examples, to save memory. With it, or with several processes of torchrun, the result differs only
+    by rounding and, in networks with random parts, by other random numbers. A batch is shared by all processes.
     """
     if micro_batch is not None and micro_batch < 1:
         raise SettingError(f"micro_batch must be at least 1, got {micro_batch}")
@@ -76,9 +76,10 @@ def fit(
         episodes = _open(data, kind, recipe, cell, lambda done, total: report("import", done, total, {}))
     task = _task(task, episodes, recorded)
     if isinstance(recipe, SplittingRecipe):
+        _check_frameskip(recipe, task)
         parts = partition(episodes, held_out=recipe.held_out, frameskip=recipe.frameskip)
     if below is not None:
-        parts = partition_of(below, episodes)
+        parts = partition_of(below, episodes, any_data=part.any_data)
     about = {
         "part": recipe.part,
         "task": task_name(task),
@@ -168,6 +169,19 @@ def _frame_size(recipe: Recipe, cell: Path) -> int:
         return models.load(cell / "model").observation_size
     encoder = recipe.network.encoder
     return getattr(encoder, "observation_size", None) or encoder.image_size
+
+
+def _check_frameskip(recipe: SplittingRecipe, task: str) -> None:
+    """A SettingError unless a world model steps as its task does, where the task's simulator can tell."""
+    try:
+        known = tasks.task_class(task).frameskip if ":" in task or task in tasks.TASKS else recipe.frameskip
+    except AcidError:  # trained on a machine without the simulator; planning will tell
+        return
+    if recipe.part == "model" and recipe.frameskip != known:
+        raise SettingError(
+            f"frameskip={recipe.frameskip}, but the task {task!r} makes {known} environment steps per model step: "
+            f"pass --frameskip {known}"
+        )
 
 
 def task_name(task: str) -> str:

@@ -1,4 +1,4 @@
-"""What infers actions from latents: the verifier, and the goal-conditioned policy that it is compared with."""
+"""Networks that infer actions from latents: the verifier and the goal-conditioned policy."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from acid.verifier import LITE, LITE_FIT, PAPER, PAPER_FIT, Policy, Verifier, go
 
 @dataclass(frozen=True)
 class VerifierRecipe(Recipe):
-    channels: tuple[int, ...] = ()  # of convolutions over two frames that are maps of tokens; none: a transformer alone
-    euler_steps: int = 1  # of inference
-    kind: str = "prefix-suffix"  # of network: a name in acid.verifier.flow.NETWORKS
+    channels: tuple[int, ...] = ()  # convolutions over two frames that are maps of tokens; none: a transformer alone
+    euler_steps: int = 1  # Euler steps of inference
+    kind: str = "prefix-suffix"  # kind of network: a name in acid.verifier.flow.NETWORKS
     mirror: bool = False  # learn every episode also mirrored left to right
     own_units: bool = False  # normalise actions by their own spread instead of as the world model does
 
@@ -54,7 +54,7 @@ def recipe(cls: type[VerifierRecipe], part: str, model: str, scale: str) -> Veri
 def prepare(cls: type[Verifier] | type[Policy], job: Job) -> Trainable:
     recipe = job.recipe
     dataset = load_latents(job, mirror=recipe.mirror)
-    table = (_seen(dataset.model, dataset.latents, job.device), dataset.actions, dataset.ids)
+    table = (_features(dataset.model, dataset.latents, job.device), dataset.actions, dataset.ids)
     frameskip = dataset.model.scaler.frameskip
     if cls is Policy:
         transitions = goal_pairs(*table, horizon=recipe.horizon, frameskip=frameskip)
@@ -78,7 +78,7 @@ def prepare(cls: type[Verifier] | type[Policy], job: Job) -> Trainable:
 
 
 @torch.no_grad()
-def _seen(model: LearnedWorldModel, latents: Tensor, device: torch.device) -> Tensor:
+def _features(model: LearnedWorldModel, latents: Tensor, device: torch.device) -> Tensor:
     """What the verifier looks at, [M, P', D'], in the latents' precision."""
     parts = (model.features(part.to(device).float()) for part in latents.split(1024))
     return torch.cat([part.to("cpu", latents.dtype) for part in parts])

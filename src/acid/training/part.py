@@ -1,4 +1,4 @@
-"""What a part of a cell is to training: a recipe, and how to make something trainable of it."""
+"""A part of a cell in training: its recipe, and how it is made ready for the training loop."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Recipe:
     network: Any  # configuration of the network; a size that follows from the data is 0
     loss: Any  # configuration of the loss; None where there is nothing to set
     loop: LoopConfig
-    half_precision: bool = False  # of the stored weights
+    half_precision: bool = False  # store the weights in 16 bits
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Trainable:
-    """What the loop trains, and what is kept of it."""
+    """What the loop trains, and how it is measured and saved."""
 
     module: nn.Module  # whose parameters are trained
     loss: Callable[[Any], Losses]  # of a batch
@@ -99,6 +99,7 @@ class Part:
     recipe: Callable[[str, str], Recipe]  # of a kind of world model and a scale
     prepare: Callable[[Job], Trainable]
     needs: str | None = None  # the part of the cell that must be there; of a model, a tokenizer if its kind has one
+    any_data: bool = False  # may be trained on other data of the task than the part that it needs
 
 
 def sized(network: Any, **sizes: int) -> Any:

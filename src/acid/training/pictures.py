@@ -1,4 +1,4 @@
-"""Validation by eye: how imagined frames, once drawn, compare with the true ones."""
+"""Validation in pixels: how imagined frames, once drawn, compare with the true ones."""
 
 from __future__ import annotations
 

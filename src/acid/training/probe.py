@@ -1,4 +1,4 @@
-"""What a frozen world model's latents know about the physical state: linear probes, fitted on the training episodes."""
+"""How well linear probes, fitted on the training episodes, read the physical state from a world model's latents."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def probe(model_folder: Path, data: Path, task_name: str) -> dict[str, float]:
     episodes = Episodes(data, require=("pixels", "action"))
     parts = partition_of(model_folder, episodes)
     task = tasks.make(task_name)
-    fit_latents, fit_state = _look(model, task, episodes, parts.train[:EPISODES])
-    latents, state = _look(model, task, episodes, parts.held_out[: EPISODES // 3])
+    fit_latents, fit_state = _encode(model, task, episodes, parts.train[:EPISODES])
+    latents, state = _encode(model, task, episodes, parts.held_out[: EPISODES // 3])
     return {name: r2(fit_latents, fit_state[name], latents, state[name]) for name in state}
 
 
@@ -42,7 +42,7 @@ def r2(fit_inputs: Tensor, fit_targets: Tensor, inputs: Tensor, targets: Tensor)
     return float(1 - error / (targets - targets.mean(0)).square().sum())
 
 
-def _look(
+def _encode(
     model: LearnedWorldModel, task: tasks.Task, episodes: Episodes, ids: np.ndarray
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Latents [n, D] of some frames and the named quantities [n, k] that they show, in double precision."""

@@ -21,7 +21,7 @@ from acid.types import ActionScaler
 from acid.verifier.directions import Directions
 from acid.verifier.fitting import LITE_FIT, FitConfig, FlowFit, fit_scaler, normalise_rows
 from acid.verifier.flow import LITE, SMALL, ActionFlow, FlowConfig
-from acid.verifier.progress import Told
+from acid.verifier.progress import ProgressLines
 from acid.verifier.report import FlowReport
 from acid.verifier.transitions import Transitions
 
@@ -30,6 +30,7 @@ class FlowModel(nn.Module):
     """An action flow, the scaler of its actions and what held-out data say about it."""
 
     kind: ClassVar[str]
+    fitted_to: str | None = None  # fingerprint of the world model whose latents it was fitted to, where that is known
 
     def __init__(self, config: FlowConfig, scaler: ActionScaler | None = None) -> None:
         super().__init__()
@@ -63,7 +64,7 @@ class FlowModel(nn.Module):
             folder,
             description=description,
             device=device,
-            progress=progress or Told(f"fitting a {cls.kind}", training.steps),
+            progress=progress or ProgressLines(f"fitting a {cls.kind}", training.steps),
         )
         model.report = fit.report()
         if not model.report.tells:
@@ -130,7 +131,8 @@ class FlowModel(nn.Module):
         self, folder: str | Path, *, metadata: Mapping[str, Any] | None = None, half_precision: bool = False
     ) -> None:
         """Write weights, configuration, scaler, report and whatever else should be remembered to a folder."""
-        known = {} if self.report is None else {"report": asdict(self.report)}
+        known: dict[str, Any] = {} if self.report is None else {"report": asdict(self.report)}
+        known |= {} if self.fitted_to is None else {"built_on": {"model": self.fitted_to}}
         checkpoint.save(
             folder,
             kind=self.kind,
@@ -154,4 +156,5 @@ class FlowModel(nn.Module):
         )
         if "report" in stored.metadata:
             model.report = checkpoint.config_from(FlowReport, stored.metadata["report"])
+        model.fitted_to = stored.built_on.get("model")
         return model.ready().to(resolve_device(str(device)))

@@ -1,4 +1,4 @@
-"""How a fit goes, for those who pass no progress of their own: at most ten lines, which also suit a log."""
+"""The progress of a fit as at most ten lines, where the caller passes no progress function."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 
-class Told:
+class ProgressLines:
     """Called with every logged step; writes a line to stderr after every tenth of the steps."""
 
     def __init__(self, title: str, steps: int) -> None:

@@ -1,1 +1,1 @@
-"""What a person looks at: one plan, a demo, a diagnosis, a model card."""
+"""Results for people to look at: one plan, a demo, a diagnosis, a model card."""

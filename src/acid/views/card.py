@@ -25,8 +25,8 @@ PARTS = {
     "model": "the world model",
     "verifier": "the inverse dynamics model that ACID plans with",
     "policy": "the goal-conditioned policy that planning is compared with",
-    "decoder": "draws latents, for the eye only",
-    "readout": "tells where the particles are, for measuring only",
+    "decoder": "draws latents, for inspection only",
+    "readout": "reads where the particles are, for measuring only",
 }
 DIMENSIONS = {"navigation": ("forward", "sideways", "turn")}  # of an action that the verifier infers
 STILL = (
@@ -89,16 +89,30 @@ def _lines(cell: Cell, probes: Mapping[str, float]) -> list[str]:
 
 def _commands(cell: Cell, stored: Mapping[str, Checkpoint]) -> list[str]:
     """What made it; settings that are the recipe's own are left out."""
-    collected = parse_json(stored["model"].metadata["data"]["collection"], f"the collection of {cell.root}")
-    options = f"--episodes {collected['episodes']} --size {collected['size']} --seed {collected['seed']}"
-    lines = [f"acid collect {cell.task} {options}"]
+    collected = stored["model"].metadata["data"]["collection"]
+    lines = [_collect(cell, collected)]
     for part, found in stored.items():
+        own = found.metadata["data"]["collection"]
+        data = "" if own == collected else f" --data data/{cell.task}-{part}.h5"
+        lines += [] if own == collected else [_collect(cell, own) + data.replace("--data", "--out")]
         usual = _flat(asdict(recipe(part, cell.model, found.metadata["scale"])))
         recorded = _flat(found.metadata["recipe"])
         changed = {name: value for name, value in recorded.items() if name in usual and usual[name] != value}
         flags = "".join(f" --{name.replace('_', '-')} {_flag(value)}" for name, value in changed.items())
-        lines.append(f"acid train {part} {cell.model} --task {cell.task}{flags}")
+        if _network(recorded) - _network(usual):  # another kind of network than the recipe's is now
+            flags = "  # by an earlier recipe"
+        lines.append(f"acid train {part} {cell.model} --task {cell.task}{data}{flags}")
     return lines
+
+
+def _network(settings: Mapping[str, Any]) -> set[str]:
+    return {name for name in settings if name.startswith("network.")}
+
+
+def _collect(cell: Cell, described: str) -> str:
+    made = parse_json(described, f"the collection of {cell.root}")
+    options = f"--episodes {made['episodes']} --size {made['size']} --seed {made['seed']}"
+    return f"acid collect {cell.task} {options}"
 
 
 def _flat(values: Mapping[str, Any], above: str = "") -> dict[str, Any]:
@@ -134,6 +148,9 @@ def _knowledge(cell: Cell, stored: Mapping[str, Checkpoint], probes: Mapping[str
             for number, name in enumerate(DIMENSIONS.get(cell.task, ())):
                 one, ten = (report[key][number] for key in ("one_step", "ten_steps"))
                 lines.append(f"| {part}: the same of {name} alone | {one:.3f} ({ten:.3f}) |")
+    if "error_of_mean_picture" in (drawn := stored["decoder"].metadata["validation"] if "decoder" in stored else {}):
+        share = drawn["error"] / drawn["error_of_mean_picture"]
+        lines.append(f"| decoder: squared error of drawing / that of the mean picture | {share:.3f} |")
     if "readout" in stored:
         error = stored["readout"].metadata["validation"]["chamfer"]
         lines.append(f"| readout: Chamfer distance to the particles | {error:.3f} |")

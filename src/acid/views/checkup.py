@@ -135,10 +135,12 @@ def check_up(
     kit, kind, stored = _load(folder, device)
     episodes = Episodes(data)
     ids, which = _unseen(episodes, stored)
-    seen = _look(kit, kind, episodes, ids, horizon, windows, progress)
-    if len(seen.actions) < 8:
-        raise DataError(f"{data} has {len(seen.actions)} windows of {horizon} steps; a check-up needs at least 8")
-    return _measure(kit, seen, pool=min(pool, len(seen.actions)), title=(kind, data.name, which), progress=progress)
+    encoded = _encode(kit, kind, episodes, ids, horizon, windows, progress)
+    if len(encoded.actions) < 8:
+        raise DataError(f"{data} has {len(encoded.actions)} windows of {horizon} steps; a check-up needs at least 8")
+    return _measure(
+        kit, encoded, pool=min(pool, len(encoded.actions)), title=(kind, data.name, which), progress=progress
+    )
 
 
 def keep_directions(folder: Path, found: Checkup) -> None:
@@ -151,8 +153,8 @@ def keep_directions(folder: Path, found: Checkup) -> None:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """M recorded windows as the world model sees them."""
+class Encoded:
+    """M recorded windows as latents of the world model."""
 
     start: Tensor  # [M, P, D] or [M, T, P, D]
     latents: Tensor  # [M, H+1, P, D]
@@ -182,9 +184,9 @@ def _unseen(episodes: Episodes, metadata: dict[str, Any]) -> tuple[np.ndarray, s
     return np.arange(len(episodes)), f"all {len(episodes)} episodes (not the dataset that the model was trained on)"
 
 
-def _look(
+def _encode(
     kit: Kit, kind: str, episodes: Episodes, ids: np.ndarray, horizon: int, count: int, progress: Progress
-) -> Seen:
+) -> Encoded:
     model, context = kit.model, kit.model.context
     scaler = model.scaler
     displaced = models.KINDS[kind].actions == "displacements"
@@ -207,7 +209,7 @@ def _look(
         actions.append(scaler.normalise(torch.from_numpy(env).float()))
         progress(number + 1, len(chosen))
     where = latents[0].device
-    return Seen(torch.stack(starts), torch.stack(latents), torch.stack(actions).to(where))
+    return Encoded(torch.stack(starts), torch.stack(latents), torch.stack(actions).to(where))
 
 
 def _imagine(kit: Kit, start: Tensor, now: Tensor, actions: Tensor) -> Trajectory:
@@ -217,46 +219,46 @@ def _imagine(kit: Kit, start: Tensor, now: Tensor, actions: Tensor) -> Trajector
     return Trajectory(torch.cat([now[:, None, None].expand(-1, actions.shape[1], 1, -1, -1), imagined], 2), actions)
 
 
-def _measure(kit: Kit, seen: Seen, *, pool: int, title: tuple[str, str, str], progress: Progress) -> Checkup:
-    consistency, size = kit.consistency(Constant(1.0)), seen.actions.shape[-1]
-    others = torch.roll(seen.actions, len(seen.actions) // 2, 0)
-    now, end = seen.latents[:, 0], seen.latents[:, 1:]
+def _measure(kit: Kit, encoded: Encoded, *, pool: int, title: tuple[str, str, str], progress: Progress) -> Checkup:
+    consistency, size = kit.consistency(Constant(1.0)), encoded.actions.shape[-1]
+    others = torch.roll(encoded.actions, len(encoded.actions) // 2, 0)
+    now, end = encoded.latents[:, 0], encoded.latents[:, 1:]
 
     def residuals(latents: Tensor, actions: Tensor) -> Tensor:
         """[M, H], per number of an action."""
         return consistency.per_step(Trajectory(latents[:, None], actions[:, None]))[:, 0] / size
 
-    imagined = _imagine(kit, seen.start, now, seen.actions[:, None]).latents[:, 0]
-    still = seen.latents[:, :1].expand_as(seen.latents)
-    real, dreamt = residuals(seen.latents, seen.actions), residuals(imagined, seen.actions)
-    swapped, static = residuals(seen.latents, others), residuals(still, seen.actions)
+    imagined = _imagine(kit, encoded.start, now, encoded.actions[:, None]).latents[:, 0]
+    still = encoded.latents[:, :1].expand_as(encoded.latents)
+    real, of_imagined = residuals(encoded.latents, encoded.actions), residuals(imagined, encoded.actions)
+    swapped, static = residuals(encoded.latents, others), residuals(still, encoded.actions)
     wrong = (imagined[:, 1:] - end).square().flatten(2).sum(-1)
     change = (end - now[:, None]).square().flatten(2).sum(-1)
-    recorded = Trajectory(seen.latents[:, None], seen.actions[:, None])
+    recorded = Trajectory(encoded.latents[:, None], encoded.actions[:, None])
     asked, inferred = (f(recorded).flatten(0, 2).cpu() for f in (consistency.view.asked, consistency.view.inferred))
-    ranks = _ranks(kit, seen, pool, progress)
+    ranks = _ranks(kit, encoded, pool, progress)
     return Checkup(
         model=title[0],
         data=title[1],
         episodes=title[2],
-        windows=len(seen.actions),
-        horizon=seen.actions.shape[1],
+        windows=len(encoded.actions),
+        horizon=encoded.actions.shape[1],
         directions=Directions.measure(asked, asked - inferred),
         drift=tuple(_ratio(wrong[:, h], change[:, h]) for h in range(wrong.shape[1])),
         real=_mean(real),
-        imagined=_mean(dreamt),
+        imagined=_mean(of_imagined),
         swapped=_mean(swapped),
         static=_mean(static),
         told_apart=_share(real < swapped),
-        told_apart_imagined=_share(dreamt < residuals(imagined, others)),
+        told_apart_imagined=_share(of_imagined < residuals(imagined, others)),
         static_believed=_share(static < real),
-        error_seen=rank_correlation(dreamt.flatten().numpy(force=True), wrong.flatten().numpy(force=True)),
+        error_seen=rank_correlation(of_imagined.flatten().numpy(force=True), wrong.flatten().numpy(force=True)),
         ranks={lam: bootstrap_mean(values) for lam, values in ranks.items()},
         suggested=suggest(ranks),
     )
 
 
-def _ranks(kit: Kit, seen: Seen, pool: int, progress: Progress) -> dict[float, np.ndarray]:
+def _ranks(kit: Kit, encoded: Encoded, pool: int, progress: Progress) -> dict[float, np.ndarray]:
     """By λ and window: the share of other recorded plans that cost less than the one that led to the goal.
 
     The goal is the window's last frame. Candidates are plans of other windows, so that all are like the data's, and a
@@ -264,13 +266,13 @@ def _ranks(kit: Kit, seen: Seen, pool: int, progress: Progress) -> dict[float, n
     """
     costs = {lam: Cost([kit.goal(), kit.consistency(Adaptive(lam))]) for lam in LAMBDAS}
     found: dict[float, list[float]] = {lam: [] for lam in LAMBDAS}
-    count = len(seen.actions)
+    count = len(encoded.actions)
     for window in range(count):
         plans = [(window + other * count // pool) % count for other in range(pool)]  # the first is its own
-        actions = seen.actions[plans][None]
+        actions = encoded.actions[plans][None]
         row = slice(window, window + 1)
-        trajectory = _imagine(kit, seen.start[row], seen.latents[row, 0], actions)
-        goal = seen.latents[row, -1]
+        trajectory = _imagine(kit, encoded.start[row], encoded.latents[row, 0], actions)
+        goal = encoded.latents[row, -1]
         terms = {term.name: term(trajectory, goal) for term in costs[1.0].terms}
         for lam, cost in costs.items():
             total = cost.weigh(terms).total[0]

@@ -35,12 +35,12 @@ from acid.evaluation.rows import read_rows
 from acid.report import Look, Measured, Panel, Verdict, error_over_steps, sheet, side_by_side, success_against_budget
 from acid.report.style import INK
 from acid.tasks import Task
-from acid.views.episodes import amount, imagined_frames, sheet_rows
+from acid.views.episodes import BLUR, amount, imagined_frames, sheet_rows
 
 SMALL = {"samples": 30, "elites": 3}  # a tenth of the published search, for models that plan in one latent vector
 PROPOSED = "proposal-acid"
 IDLE = "noop"
-GHOST = 0.35  # how strongly the goal shines through what happened
+GHOST = 0.35  # how strongly the goal is drawn over what happened
 
 
 def run(
@@ -83,7 +83,7 @@ def run(
         [
             table(summarise_rows([row for some in rows.values() for row in some.values()])),
             "",
-            f"{protocol.episodes} held-out problems, the same for every row; λ = {lam:g}, chosen on other episodes.",
+            f"Held-out problems: {protocol.episodes}, the same for every row. λ = {lam:g}, chosen on other episodes.",
             f"Searches: {told}.",
             f"Shown is problem {instance}: {why}.",
             "Look at:",
@@ -113,7 +113,7 @@ def clearest(label: str, original: Sequence[Row], other: Sequence[Row]) -> tuple
     only, worse = ([r for r in other if r.success > base[r.instance].success], [])
     if other[0].metric == "success":
         worse = [row for row in other if row.success < base[row.instance].success]
-        rule = f"of the {len(only)} that {label} reached and Original missed (the other way round: {len(worse)})"
+        rule = f"of the {len(only)} that only {label} reached ({len(worse)} only Original)"
         if not only:
             rule = f"of all, because {label} reached none that Original missed"
     else:
@@ -123,7 +123,8 @@ def clearest(label: str, original: Sequence[Row], other: Sequence[Row]) -> tuple
     def share(row: Row) -> float:
         return row.final_error / max(base[row.instance].final_error, 1e-9)
 
-    return min(only or other, key=share).instance, f"{rule}, {label}'s final error is the smallest share of Original's"
+    told = f"{rule}, it has the smallest final error of {label} as a share of Original's"
+    return min(only or other, key=share).instance, told
 
 
 def _draw(bench: Bench, films: Mapping[str, Film], rows: Mapping[str, Row], why: str, out: Path) -> list[Path]:
@@ -147,8 +148,9 @@ def _draw(bench: Bench, films: Mapping[str, Film], rows: Mapping[str, Row], why:
     heading = f"{bench.cell.task}: same start, goal and world model. ACID also checks what the model imagines."
     if PROPOSED in films:
         heading += " A proposal starts its smaller search where a learned policy would go."
-    boxes = " Red boxes: where reality was most disappointing." if any(row.marked for row in drawn) else ""
-    legend = f"The goal shines faintly through what happens.{boxes}\nWhy this problem: {why}."
+    boxes = " Red boxes: where the error exceeds the expected one most." if any(row.marked for row in drawn) else ""
+    blur = f" {BLUR}" if any(row.kind == "imagines" for row in drawn) else ""
+    legend = f"The goal is drawn faintly over what happens.{blur}{boxes}\nWhy this problem: {why}."
     ends = {"start": first.frames[0], "goal": first.goal}
     scale = max(1, 160 // len(first.goal))
     sheet(out / "demo.png", drawn, **ends, titles=titles, heading=f"{heading}\n{legend}", scale=scale)
@@ -161,26 +163,27 @@ def _draw(bench: Bench, films: Mapping[str, Film], rows: Mapping[str, Row], why:
 
 def judge(row: Row, task: Task) -> Verdict:
     """How an episode ended: reached or missed where success counts, else how far from the goal."""
+    unit = task.error_unit
     if task.metric == "success":
         below = [] if task.tolerance is None else [f"must be below {task.tolerance:g}"]
         if row.success:
-            return Verdict("REACHED", True, [f"at step {row.steps}: {amount(row.final_error, task)}", *below])
-        nearest = f"nearest in {row.steps} steps: {amount(row.best_error or row.final_error, task)}"
+            return Verdict("REACHED", True, [f"at step {row.steps}: {amount(row.final_error, unit)}", *below])
+        nearest = f"nearest in {row.steps} steps: {amount(row.best_error or row.final_error, unit)}"
         return Verdict("MISSED", False, [nearest, *below])
     near = row.final_error < 0.5 * row.initial_error
     left = f"{'less' if near else 'more'} than half of it is left"
-    return Verdict(f"ENDS {row.final_error:.2f} OFF", near, [f"{amount(row.initial_error, task)} at the start", left])
+    return Verdict(f"ENDS {row.final_error:.2f} OFF", near, [f"{amount(row.initial_error, unit)} at the start", left])
 
 
 def ghost(frames: np.ndarray, goal: np.ndarray) -> np.ndarray:
-    """Frames uint8 [T, S, S, 3] through which the goal [S, S, 3] shines."""
+    """Frames uint8 [T, S, S, 3] with the goal [S, S, 3] faintly over them."""
     return ((1 - GHOST) * frames + GHOST * goal).round().astype(np.uint8)
 
 
 def _panels(name: str, film: Film, verdict: Verdict, bench: Bench) -> list[Panel]:
     """What was imagined, if it can be drawn, beside what happened."""
     look, frames = condition(name).look, np.stack(film.frames)
-    notes = [f"step {step}: error {amount(error, bench.task)}" for step, error in enumerate(film.errors)]
+    notes = [f"step {step}: error {amount(error, bench.task.error_unit)}" for step, error in enumerate(film.errors)]
     happened = Panel(look, ghost(frames, film.goal), "happens", notes, verdict)
     imagined = imagined_frames(film, bench)
     if imagined is None:

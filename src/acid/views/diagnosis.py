@@ -82,14 +82,16 @@ class Diagnosis:
 
     def text(self) -> str:
         rows = [[f"linear probe of {name}, R²", f"{value:.3f}"] for name, value in self.probes.items()]
-        rows += [[f"{n.replace('_', ' ')}, recorded actions", f"{v:.3f}"] for n, v in self.imagined_of_still.items()]
-        rows.append([f"dimensions in use, of {self.latent_size}", f"{self.dimensions:.1f}"])
+        for step, share in enumerate(self.imagined_of_still.values(), 1):
+            rows.append([f"error of imagining {step} ahead / of no change, recorded actions", f"{share:.3f}"])
+        rows.append([f"dimensions of the latent in use, of {self.latent_size}", f"{self.dimensions:.1f}"])
         rows.append(["verifier: error / action variance", f"{self.verifier_error:.3f}"])
         rows.append([f"directions of an action that two frames tell, of {self.action_size}", f"{self.identified:.1f}"])
         rows += [[title, interval(bootstrap_mean([value(m) for m in self.problems]))] for title, value in _MEASURED]
         first, last = (np.median([measured.ratios[i] for measured in self.problems]) for i in (0, 1))
         rows.append(["σ_g / σ_a, first and last iteration (medians)", f"{first:.3g}, {last:.3g}"])
-        return markdown([f"{self.task} {self.model}, λ {self.lam:g}, {len(self.problems)} problems", ""], rows, texts=1)
+        title = f"{self.task} {self.model}, λ {self.lam:g}, problems: {len(self.problems)}"
+        return markdown([title, ""], rows, texts=1)
 
 
 _GAP = "‖z_H − ẑ_H‖² / ‖z_0 − z_g‖²"
@@ -100,8 +102,8 @@ _MEASURED: list[tuple[str, Callable[[Measured], float]]] = [
     (f"random candidates: {_GAP}", lambda m: m.gap),
     (f"Original's plan: {_GAP}", lambda m: m.executed[BASELINE]),
     (f"ACID's plan: {_GAP}", lambda m: m.executed["acid"]),
-    ("Original's plan: goal cost / that of staying", lambda m: m.imagined[BASELINE]),
-    ("ACID's plan: goal cost / that of staying", lambda m: m.imagined["acid"]),
+    ("Original's plan: goal cost / goal cost of staying", lambda m: m.imagined[BASELINE]),
+    ("ACID's plan: goal cost / goal cost of staying", lambda m: m.imagined["acid"]),
 ]
 
 
@@ -142,7 +144,7 @@ def diagnose(
         model=cell.model,
         lam=lam,
         probes=read_probes(probe) if probe.exists() else {},
-        imagined_of_still={name: value for name, value in stored.items() if name.endswith("of_still")},
+        imagined_of_still={name: value for name, value in stored.items() if name.startswith("imagined_")},
         verifier_error=float(np.mean(report["one_step"])),
         identified=_identified(torch.cat(actions), torch.cat(inferred)),
         action_size=actions[0].shape[-1],

@@ -12,6 +12,8 @@ from acid.evaluation.play import Film
 from acid.report import SheetRow
 from acid.views.recording import Recording
 
+BLUR = "A decoder draws what is imagined from latents; it blurs what they do not tell."
+
 
 def replay(bench: Bench, name: str, lam: float | None, instance: Instance) -> Episode:
     """Play one instance with a film, through the same loop and with the same seeds as an evaluation."""
@@ -47,9 +49,10 @@ def residuals(film: Film) -> np.ndarray:
     return np.concatenate([plan.residuals for plan in film.plans]) if film.plans else np.zeros(0)
 
 
-def amount(error: float, task: tasks.Task) -> str:
-    """An error with its unit."""
-    return f"{error:.2f} {'× ' if task.error_unit[0].isdigit() else ''}{task.error_unit}"
+def amount(error: float, unit: str) -> str:
+    """An error with its unit; a unit such as "10 cm" is multiplied out."""
+    size, _, name = unit.partition(" ")
+    return f"{int(size) * error:.1f} {name}" if size.isdigit() else f"{error:.2f} {unit}"
 
 
 def sheet_rows(name: str, film: Film, bench: Bench) -> list[SheetRow]:
@@ -57,7 +60,7 @@ def sheet_rows(name: str, film: Film, bench: Bench) -> list[SheetRow]:
     frames, imagined = executed_frames(film, bench), imagined_frames(film, bench)
     errors = [film.errors[k] for k in step_ends(film, bench)]
     look = condition(name).look
-    rows = [SheetRow(look, "executed", frames, [amount(error, bench.task) for error in errors])]
+    rows = [SheetRow(look, "executed", frames, [amount(error, bench.task.error_unit) for error in errors])]
     if imagined is None:
         return rows
     notes = [f"residual {value:.1f}" for value in residuals(film)[: len(imagined)]]

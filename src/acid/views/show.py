@@ -7,7 +7,7 @@ from pathlib import Path
 from acid.errors import AcidError
 from acid.evaluation import BASELINE, Bench, Cell, Protocol, SearchSpec, condition
 from acid.report import sheet
-from acid.views.episodes import record_episode, replay, residuals, sheet_rows
+from acid.views.episodes import BLUR, amount, record_episode, replay, residuals, sheet_rows
 from acid.views.recording import Recording
 
 
@@ -47,20 +47,22 @@ def show_plan(
     lines = [
         f"{cell.task} with {cell.model}, problem {problem} ({episode.instance.id}): {condition(name).look.label}"
         + ("" if lam is None else f", λ {lam:g}"),
-        f"step  residual  error after it ({unit})",
+        f"step  residual  error after it (in {unit})",
     ]
     errors = film.errors[:: bench.task.frameskip][1:]
     for step, error in enumerate(errors):
         residual = f"{steps[step]:8.2f}" if step < len(steps) else "       -"
         lines.append(f"{step + 1:4d}  {residual}  {error:.3f}")
+    outcome = f"; goal {'reached' if episode.success else 'not reached'} within this plan"
     lines.append(
-        f"error {film.errors[0]:.3f} {unit} at the start, {film.errors[-1]:.3f} at the end; goal "
-        f"{'reached' if episode.success else 'not reached'} within this plan ({episode.cpu_seconds:.2f} CPU s)"
+        f"error {amount(film.errors[0], unit)} at the start, {amount(film.errors[-1], unit)} at the end"
+        f"{outcome if bench.task.metric == 'success' else ''} ({episode.cpu_seconds:.2f} CPU s)"
     )
     if out is not None:
         rows = sheet_rows(name, film, bench)
         titles = [f"step {t + 1}" for t in range(len(rows[-1].frames))]
-        sheet(out, rows, start=film.frames[0], goal=film.goal, titles=titles, heading=lines[0])
+        heading = lines[0] + (f"\n{BLUR}" if len(rows) > 1 else "")
+        sheet(out, rows, start=film.frames[0], goal=film.goal, titles=titles, heading=heading)
         lines.append(f"wrote {out}" + ("" if len(rows) > 1 else " (no decoder, so only what was executed)"))
     if recording is not None:
         record_episode(recording, film, bench)

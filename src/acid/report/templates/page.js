@@ -69,7 +69,8 @@
         }
         note.textContent = film.notes.length ? film.notes[Math.min(at, film.notes.length - 1)] : "\u00a0";
       }
-      output.textContent = `${tick} / ${told.ticks - 1}`;
+      output.textContent = `frame ${tick} / ${told.ticks - 1}`;
+      range.setAttribute("aria-valuetext", `frame ${tick} of ${told.ticks - 1}`);
       const step = Math.ceil(tick / told.per) - 1;
       for (const bar of bars) bar.classList.toggle("now", Number(bar.dataset.step) === step);
     }
@@ -96,6 +97,7 @@
       range.value = Math.min(told.ticks - 1, (Number(bar.dataset.step) + 1) * told.per);
       show();
     });
+    range.value = told.ticks - 1; // a still film shows how it ended
     show();
   }
 

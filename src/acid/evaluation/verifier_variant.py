@@ -1,4 +1,4 @@
-"""A verifier that is asked in another way than it was made for."""
+"""A verifier with other settings of inference than its own."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from acid.verifier import Verifier
 
 
 @dataclass(frozen=True)
-class Asked:
-    """With other Euler steps, or from random noise instead of its usual start.
+class VerifierVariant:
+    """Another number of Euler steps, or random noise instead of the usual start.
 
     The noise differs between candidates and steps and is the same for every problem, so that a plan does not depend on
     which problems are planned for together.
