@@ -34,6 +34,7 @@ class JepaConfig:
     predictor: CausalConfig = field(default_factory=CausalConfig)
     ensemble: int = 1  # predictors that learn side by side on the same embeddings
     standardise: bool = False  # every channel of the embedding to mean 0 and spread 1: none can be given up
+    shape_size: int = 0  # channels of the embedding, the last ones, that see only what the encoder's detectors found
 
     @property
     def history(self) -> int:
@@ -55,9 +56,10 @@ def lite(action_size: int) -> JepaConfig:
         latent_size=32,
         projector_width=256,
         action_width=32,
-        encoder=ConvConfig(normalise=True, keypoints=32),
+        encoder=ConvConfig(normalise=True, keypoints=32, detectors=(16, 32, 48, 64)),
         predictor=CausalConfig(frames=5, width=96, depth=3, heads=3, head_width=32, mlp_width=288, dropout=0.0),
         standardise=True,
+        shape_size=12,
     )
 
 
@@ -69,6 +71,26 @@ class Projector(nn.Sequential):
 
     def __init__(self, width: int, hidden: int, out: int) -> None:
         super().__init__(nn.Linear(width, hidden), BatchNorm1d(hidden), nn.GELU(), nn.Linear(hidden, out))
+
+
+class PartedProjector(nn.Module):
+    """Features of places and of shapes, side by side, each to its own channels of the embedding."""
+
+    def __init__(self, config: JepaConfig) -> None:
+        super().__init__()
+        encoder = config.encoder
+        if not (isinstance(encoder, ConvConfig) and encoder.detectors and config.shape_size < config.latent_size):
+            raise ShapeError(
+                f"shape_size {config.shape_size} needs an encoder with detectors, and fewer channels than the "
+                f"{config.latent_size} of the latent"
+            )
+        self.sizes = [encoder.width, encoder.detectors[-1]]
+        self.places = Projector(encoder.width, config.projector_width, config.latent_size - config.shape_size)
+        self.shapes = Projector(encoder.detectors[-1], config.projector_width, config.shape_size)
+
+    def forward(self, features: Tensor) -> Tensor:
+        places, shapes = features.split(self.sizes, -1)
+        return torch.cat([self.places(places), self.shapes(shapes)], -1)
 
 
 class ActionEmbedding(nn.Sequential):
@@ -119,7 +141,10 @@ class JepaWorldModel(LearnedWorldModel):
             raise ShapeError(f"an ensemble needs at least 1 predictor, got {config.ensemble}")
         self._frames_at_once: int | None = None
         self.encoder = build_encoder(config.encoder)
-        self.projector = Projector(config.encoder.width, config.projector_width, config.latent_size)
+        if config.shape_size:
+            self.projector: nn.Module = PartedProjector(config)
+        else:
+            self.projector = Projector(config.encoder.width, config.projector_width, config.latent_size)
         self.standard = BatchNorm1d(config.latent_size, affine=False) if config.standardise else nn.Identity()
         self.dynamics = cast("Sequence[Dynamics]", nn.ModuleList(Dynamics(config) for _ in range(config.ensemble)))
         self.register_buffer("pixel_mean", torch.tensor(IMAGENET_MEAN).view(3, 1, 1) * 255, persistent=False)

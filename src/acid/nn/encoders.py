@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -30,7 +31,8 @@ class ConvConfig:
     """A small convolutional trunk for small images: patches, then 3 × 3 convolutions of stride 2.
 
     Keypoints are the coordinates where some learned channels respond (a spatial softmax). They locate things that are
-    too small for the trunk.
+    too small for the trunk. Detectors are channels of a second trunk, of each the strongest response anywhere: they
+    tell what is seen, which way round it is for example, but not where. They are the last numbers of the features.
     """
 
     image_size: int = 64
@@ -39,6 +41,7 @@ class ConvConfig:
     width: int = 256
     normalise: bool = False  # by the batch, after every convolution
     keypoints: int = 0
+    detectors: tuple[int, ...] = ()  # channels of the second trunk, layer by layer; none: no second trunk
     kind: Literal["conv"] = "conv"
 
 
@@ -100,8 +103,23 @@ class Keypoints(nn.Module):
         return (response.softmax(-1) @ self.grid).flatten(1)
 
 
+class Detectors(nn.Sequential):
+    """Images [M, 3, S, S] to the strongest response of each channel anywhere, [M, C]: a quarter of the resolution."""
+
+    def __init__(self, channels: Sequence[int], normalise: bool) -> None:
+        strides = [2, 2, *[1] * len(channels)]
+        layers: list[nn.Module] = []
+        for before, after, stride in zip((3, *channels), channels, strides, strict=False):
+            side = 3 if layers else 5
+            layers += _convolution(nn.Conv2d(before, after, side, stride, side // 2), normalise)
+        super().__init__(*layers)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return super().forward(images).amax((2, 3))
+
+
 class ConvEncoder(nn.Module):
-    """Images [M, 3, S, S] to a feature vector [M, width]."""
+    """Images [M, 3, S, S] to a feature vector [M, width], followed by what detectors found, [M, width + detected]."""
 
     def __init__(self, config: ConvConfig) -> None:
         super().__init__()
@@ -115,13 +133,16 @@ class ConvEncoder(nn.Module):
         self.keypoints = Keypoints(first, config.keypoints, side) if config.keypoints else None
         last = side // 2 ** len(rest)
         self.head = nn.Linear(config.channels[-1] * last * last + 2 * config.keypoints, config.width)
+        self.detectors = Detectors(config.detectors, config.normalise) if config.detectors else None
 
     def forward(self, images: Tensor) -> Tensor:
-        patches = self.trunk[: self.stem_layers](images.contiguous(memory_format=torch.channels_last))
+        images = images.contiguous(memory_format=torch.channels_last)
+        patches = self.trunk[: self.stem_layers](images)
         features = self.trunk[self.stem_layers :](patches).flatten(1)
         if self.keypoints is not None:
             features = torch.cat([features, self.keypoints(patches)], 1)
-        return self.head(features)
+        features = self.head(features)
+        return features if self.detectors is None else torch.cat([features, self.detectors(images)], 1)
 
 
 def _convolution(layer: nn.Conv2d, normalise: bool) -> list[nn.Module]:
