@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -115,6 +117,42 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None
             write_and_fail(tmp_path / "a", error)
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
     assert (tmp_path / "a").read_text() == "old"
+
+
+SLOW_WRITER = """
+import sys
+from acid.files import replacing
+with replacing(sys.argv[1]) as partial:
+    partial.write_text("theirs")
+    print("begun", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_a_file_that_two_processes_write_at_once_is_one_of_theirs(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    other = [sys.executable, "-c", SLOW_WRITER, str(path)]
+    with subprocess.Popen(other, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        files.write_text(path, "ours")
+        assert path.read_text() == "ours"
+        process.communicate("go on\n")
+    assert process.returncode == 0
+    assert path.read_text() == "theirs"
+    assert [left.name for left in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    other = [sys.executable, "-c", SLOW_WRITER, str(path)]
+    with subprocess.Popen(other, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.kill()
+    assert len(list(tmp_path.iterdir())) == 1
+    files.write_text(path, "ours")
+    assert [left.name for left in tmp_path.iterdir()] == ["a.json"]
 
 
 def test_a_growing_file_takes_back_what_was_not_written_whole(tmp_path: Path, monkeypatch) -> None:

@@ -2,12 +2,13 @@
 
 Reading: regular files only, never a pipe or a device; what a file claims about its size is compared with its length
 before memory is taken; whatever is wrong becomes one sentence that names the file. Nothing in a file is executed.
-Writing: through NAME.partial, which becomes NAME when it is complete and on the disk, or is removed.
+Writing: through NAME.PROCESS.partial, which becomes NAME when it is complete and on the disk, or is removed.
 """
 
 from __future__ import annotations
 
 import errno
+import glob
 import json
 import os
 import re
@@ -174,10 +175,10 @@ def load_arrays(path: str | os.PathLike[str], *, remedy: str) -> dict[str, np.nd
 def replacing(path: str | os.PathLike[str], failure: Failure = DataError) -> Iterator[Path]:
     """`with replacing(path) as partial:` write to `partial`; it becomes `path` if the block ends well."""
     target = Path(path)
-    partial = target.with_name(target.name + ".partial")
+    partial = target.with_name(f"{target.name}.{os.getpid()}.partial")  # two processes may write the same file
     with writing(target, failure):
         target.parent.mkdir(parents=True, exist_ok=True)
-        partial.unlink(missing_ok=True)
+        _remove_leftovers(target)
         partial.touch()
         mode = stat.S_IMODE(partial.stat().st_mode)  # what the user's mask allows
         try:
@@ -189,6 +190,24 @@ def replacing(path: str | os.PathLike[str], failure: Failure = DataError) -> Ite
         finally:
             with suppress(OSError):
                 partial.unlink(missing_ok=True)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """What processes left that were killed while they wrote this file."""
+    for left in target.parent.glob(f"{glob.escape(target.name)}.*.partial"):
+        process = left.name.removeprefix(f"{target.name}.").removesuffix(".partial")
+        if process.isdecimal() and not _runs(int(process)):
+            left.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # another user's
+        return True
+    return process != os.getpid()
 
 
 @contextmanager
