@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -146,3 +147,26 @@ def test_latents_of_two_tokens_are_refused(lite: JepaWorldModel) -> None:
     for shape in ((2, 2, lite.config.latent_size), (3, 1, lite.config.latent_size), (2, lite.config.latent_size)):
         with pytest.raises(ShapeError, match=r"the model takes latents \[2, 1, 32\]"):
             lite.rollout(torch.zeros(shape), actions)
+
+
+def test_channels_of_shapes_see_only_what_detectors_found() -> None:
+    encoder = replace(jepa.lite(10).encoder, detectors=(4, 8))
+    config = replace(jepa.lite(10), encoder=encoder, shape_size=3)
+    model = JepaWorldModel(config, SCALER).eval().requires_grad_(False)
+    model.encoder.head.weight.zero_()  # the main trunk sees nothing
+    model.encoder.head.bias.zero_()
+    first, second = model.encode(images(model, 2)).squeeze(1)
+    assert torch.equal(first[:-3], second[:-3])
+    assert not torch.allclose(first[-3:], second[-3:])
+
+
+@pytest.mark.parametrize(("shapes", "detectors"), [(3, ()), (0, (4, 8)), (32, (4, 8)), (-1, (4, 8))])
+def test_channels_of_shapes_and_detectors_go_together(shapes: int, detectors: tuple[int, ...]) -> None:
+    config = jepa.lite(10)
+    with pytest.raises(ShapeError, match=r"shape_size must be 1 to 31.*needs an encoder with detectors"):
+        JepaWorldModel(replace(config, encoder=replace(config.encoder, detectors=detectors), shape_size=shapes), SCALER)
+
+
+def test_a_vit_has_no_detectors() -> None:
+    with pytest.raises(ShapeError, match=r"needs an encoder with detectors; got 3 and detectors \(\)"):
+        JepaWorldModel(replace(jepa.paper(10), shape_size=3), SCALER)

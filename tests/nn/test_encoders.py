@@ -2,7 +2,7 @@
 
 import torch
 
-from acid.nn.encoders import ConvConfig, Keypoints, build_encoder
+from acid.nn.encoders import ConvConfig, Detectors, Keypoints, build_encoder
 
 
 def test_keypoints_follow_a_spot():
@@ -28,6 +28,23 @@ def test_a_convolutional_encoder_with_and_without_extras_gives_one_vector_a_fram
     for config in (ConvConfig(width=24), ConvConfig(width=24, normalise=True, keypoints=4)):
         encoder = build_encoder(config)
         assert encoder(torch.randn(3, 3, 64, 64)).shape == (3, 24)
+    assert build_encoder(ConvConfig(width=24, detectors=(4, 8))).forward(torch.randn(3, 3, 64, 64)).shape == (3, 32)
+
+
+def test_detectors_tell_what_is_seen_and_not_where():
+    torch.manual_seed(0)
+    detectors = Detectors((4, 8, 8), normalise=False)
+    shape, other = torch.rand(2, 3, 12, 12)
+
+    def seen(what, row, column):
+        picture = torch.zeros(1, 3, 64, 64)
+        picture[0, :, row : row + 12, column : column + 12] = what
+        return detectors(picture)
+
+    here = seen(shape, 16, 16)
+    torch.testing.assert_close(here, seen(shape, 32, 24), atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(here, seen(other, 16, 16), atol=1e-3)
+    assert not torch.allclose(here, seen(shape.flip(2), 16, 16), atol=1e-3)
 
 
 def test_what_a_frame_is_encoded_to_does_not_depend_on_its_neighbours_when_planning():

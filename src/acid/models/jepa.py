@@ -56,10 +56,9 @@ def lite(action_size: int) -> JepaConfig:
         latent_size=32,
         projector_width=256,
         action_width=32,
-        encoder=ConvConfig(normalise=True, keypoints=32, detectors=(16, 32, 48, 64)),
+        encoder=ConvConfig(normalise=True, keypoints=32),
         predictor=CausalConfig(frames=5, width=96, depth=3, heads=3, head_width=32, mlp_width=288, dropout=0.0),
         standardise=True,
-        shape_size=12,
     )
 
 
@@ -79,14 +78,15 @@ class PartedProjector(nn.Module):
     def __init__(self, config: JepaConfig) -> None:
         super().__init__()
         encoder = config.encoder
-        if not (isinstance(encoder, ConvConfig) and encoder.detectors and config.shape_size < config.latent_size):
+        found = encoder.detectors if isinstance(encoder, ConvConfig) else ()
+        if not (found and 0 < config.shape_size < config.latent_size):
             raise ShapeError(
-                f"shape_size {config.shape_size} needs an encoder with detectors, and fewer channels than the "
-                f"{config.latent_size} of the latent"
+                f"shape_size must be 1 to {config.latent_size - 1}, fewer than the channels of the latent, and needs an "
+                f"encoder with detectors; got {config.shape_size} and detectors {found}"
             )
-        self.sizes = [encoder.width, encoder.detectors[-1]]
+        self.sizes = [encoder.width, found[-1]]
         self.places = Projector(encoder.width, config.projector_width, config.latent_size - config.shape_size)
-        self.shapes = Projector(encoder.detectors[-1], config.projector_width, config.shape_size)
+        self.shapes = Projector(found[-1], config.projector_width, config.shape_size)
 
     def forward(self, features: Tensor) -> Tensor:
         places, shapes = features.split(self.sizes, -1)
@@ -141,7 +141,7 @@ class JepaWorldModel(LearnedWorldModel):
             raise ShapeError(f"an ensemble needs at least 1 predictor, got {config.ensemble}")
         self._frames_at_once: int | None = None
         self.encoder = build_encoder(config.encoder)
-        if config.shape_size:
+        if config.shape_size or getattr(config.encoder, "detectors", ()):
             self.projector: nn.Module = PartedProjector(config)
         else:
             self.projector = Projector(config.encoder.width, config.projector_width, config.latent_size)
