@@ -81,7 +81,7 @@ class PartedProjector(nn.Module):
         found = encoder.detectors if isinstance(encoder, ConvConfig) else ()
         if not (found and 0 < config.shape_size < config.latent_size):
             raise ShapeError(
-                f"shape_size must be 1 to {config.latent_size - 1}, fewer than the channels of the latent, and needs an "
+                f"shape_size must be 1 to {config.latent_size - 1}, fewer than the latent has, and needs an "
                 f"encoder with detectors; got {config.shape_size} and detectors {found}"
             )
         self.sizes = [encoder.width, found[-1]]
