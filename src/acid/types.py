@@ -155,12 +155,10 @@ class Problem:
             raise ShapeError(f"past actions must be [B, T-1, A] = {wanted} for start {shape}, got {found}")
         check_finite("past action", self.past_actions)
 
-    def to(self, device: torch.device | None) -> Problem:
-        """The same problems on a device; None leaves them where they are."""
-        if device is None:
-            return self
-        past = None if self.past_actions is None else self.past_actions.to(device)
-        return Problem(self.start.to(device), self.goal.to(device), past)
+    def to(self, device: torch.device | None, dtype: torch.dtype | None = None) -> Problem:
+        """The same problems on a device and in a precision; None leaves them as they are."""
+        past = None if self.past_actions is None else self.past_actions.to(device, dtype)
+        return Problem(self.start.to(device, dtype), self.goal.to(device, dtype), past)
 
 
 @dataclass(frozen=True)

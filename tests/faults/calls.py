@@ -71,8 +71,8 @@ def search_options(draw: Draw, folder: Path) -> None:
 
 
 def planner_options(draw: Draw, folder: Path) -> None:
-    names = ["horizon", "scaler", "action_size", "bounds", "chunk", "repeats", "noise", "precision"]
-    _plan(**{draw(st.sampled_from(names)): draw(odd)})
+    names = ["horizon", "scaler", "action_size", "bounds", "chunk", "max_memory", "parametrisation", "repeats", "noise"]
+    _plan(**{draw(st.sampled_from([*names, "proposal", "observer", "precision"])): draw(odd)})
 
 
 def bounds(draw: Draw, folder: Path) -> None:

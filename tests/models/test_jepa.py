@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from acid import checkpoint, models
 from acid.errors import CheckpointError, ShapeError, UnknownNameError
 from acid.models import JepaWorldModel, jepa
+from acid.nn.causal import CausalConfig
 from acid.types import ActionScaler, WorldModel
 
 SCALER = ActionScaler(mean=(0.5, -1.0), std=(2.0, 3.0), frameskip=5)
@@ -104,6 +106,12 @@ def test_wrong_actions_are_refused(lite: JepaWorldModel) -> None:
         lite.rollout(torch.zeros(1, 1, lite.config.latent_size), torch.zeros(1, 3, 4, 9))
     with pytest.raises(ShapeError, match="actions of size 10, the scaler makes 2"):
         JepaWorldModel(lite.config, ActionScaler((0.0, 0.0), (1.0, 1.0)))
+
+
+@pytest.mark.parametrize("wrong", [{"latent_size": 32.5}, {"latent_size": -1}, {"predictor": CausalConfig(depth=True)}])
+def test_sizes_that_are_none_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ShapeError, match=r"Config\.\w+ must be a whole number of at least 0, got (32\.5|-1|True)"):
+        JepaWorldModel(replace(jepa.lite(SCALER.size), **wrong), SCALER)
 
 
 def test_unknown_names_get_a_suggestion() -> None:

@@ -125,6 +125,17 @@ def test_single_precision_models_get_single_precision_candidates():
     assert plan.actions.dtype == torch.float32
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_latents_take_the_precision_of_the_weights(dtype):
+    class Network(torch.nn.Linear):
+        def rollout(self, latent, actions):
+            return Integrator().rollout(self(latent), actions)
+
+    batch = problem()
+    plan = planner(SEARCH, model=Network(2, 2)).solve(Problem(batch.start.to(dtype), batch.goal.to(dtype)))
+    assert plan.actions.dtype == plan.imagined.dtype == torch.float32
+
+
 def test_planning_leaves_its_inputs_alone():
     batch, initial = problem(), torch.ones(3, HORIZON, ACTION, dtype=torch.float64)
     start = batch.start.clone()
@@ -208,6 +219,8 @@ def test_candidates_that_no_memory_holds_are_refused_before_they_are_drawn():
         ({"action_size": None}, PlanningError, "no action scaler"),
         ({"action_size": 0}, PlanningError, "action_size must be at least 1, got 0"),
         ({"action_size": 3, "scaler": ActionScaler((0.0,), (1.0,), 2)}, ShapeError, "3 does not match the scaler's 2"),
+        ({"observer": 3}, AcidError, "the observer of a planner needs the method '__call__'"),
+        ({"parametrisation": 3}, AcidError, "the parametrisation of a planner needs the method 'length'"),
         ({"bounds": (1.0, -1.0)}, PlanningError, "low bound must be below"),
         ({"bounds": (math.nan, 1.0)}, PlanningError, "low bound must be below"),
         ({"bounds": ([0.0] * 3, 1.0)}, PlanningError, r"one number or 2 .* got shape \[3\]"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+import h5py
 import pytest
 
 from acid import checkpoint, models, training
@@ -119,6 +121,28 @@ def test_options_that_a_recipe_does_not_have_are_refused(option: list[str], caps
         train_command(["model", "lewm", *option])
     assert stopped.value.code == 2
     assert option[0].strip("-").split(".")[-1] in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("told", "asked", "message"),
+    [
+        ("{}", ["--task", "../../evil"], r"the name of a task '\.\./\.\./evil' cannot be part of a file's name"),
+        ('{"task": "../evil"}', [], "the name of a task '../evil' cannot be"),
+        ('{"task": 5}', [], "is said to be of the task 5"),
+        ('{"task": "this:Zen"}', [], "is said to be of the task 'this:Zen': pass --task to use that class"),
+        ('{"task": "this:Zen"}', ["--task", "blobs"], "is of the task 'this:Zen', not of 'blobs'"),
+    ],
+)
+def test_a_task_chooses_no_path_and_a_dataset_no_code(
+    told: str, asked: list[str], message: str, blobs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with h5py.File(blobs, "a") as file:
+        file.attrs["collection"] = told
+    with pytest.raises(AcidError, match=message):
+        train_command(["model", "lewm", "--data", str(blobs), "--steps", "1", "--device", "cpu", *asked])
+    assert "this" not in sys.modules  # which prints a poem when it is imported
+    assert not list(tmp_path.rglob("*.safetensors"))
 
 
 def test_the_task_of_a_dataset_is_not_taken_for_another(

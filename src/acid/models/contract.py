@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from acid.errors import MissingMethodError, ShapeError
+from acid.errors import MissingMethodError, ShapeError, is_number
 from acid.types import ActionScaler
 
 
@@ -28,6 +28,7 @@ class LearnedWorldModel(nn.Module):
 
     def __init__(self, config: Any, scaler: ActionScaler) -> None:
         super().__init__()
+        check_sizes(config)
         if scaler.size != config.action_size:
             raise ShapeError(f"the model takes actions of size {config.action_size}, the scaler makes {scaler.size}")
         self.config = config
@@ -82,6 +83,17 @@ class LearnedWorldModel(nn.Module):
         actions = torch.randn(batch, candidates, horizon, self.scaler.size, generator=random).to(device)
         observation = frames[:, 0] if self.context == 1 else frames[:, :-1]
         return observation, frames[:, -1], actions
+
+
+def check_sizes(config: Any) -> None:
+    """A ShapeError unless the sizes in a configuration, and in those inside it, are whole numbers of at least 0."""
+    for entry in fields(config) if is_dataclass(config) else ():
+        value = getattr(config, entry.name)
+        if is_dataclass(value):
+            check_sizes(value)
+        elif entry.type in (int, "int") and not (is_number(value, whole=True) and value >= 0):
+            name = f"{type(config).__name__}.{entry.name}"
+            raise ShapeError(f"{name} must be a whole number of at least 0, got {value!r}")
 
 
 class FrozenEncoderModel(LearnedWorldModel):

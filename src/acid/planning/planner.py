@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from acid.device import device_of
+from acid.device import device_of, dtype_of
 from acid.errors import PlanningError, ShapeError, check_offers, did_you_mean
 from acid.planning.bounds import Bounds, Limit
 from acid.planning.costs import Cost
@@ -49,7 +49,7 @@ class Planner:
     observer: called with every `Iteration` of every search; it sees copies, so plans are the same without it.
     precision: "float32" computes as the model is; "bfloat16" runs encoder, rollout and cost terms under autocast.
 
-    Problems are moved to the device of the model, floating observations take the precision of its weights, and plans
+    Problems are moved to the device of the model, observations and latents take the precision of its weights, and plans
     stay on the device.
     """
 
@@ -74,8 +74,13 @@ class Planner:
     ) -> None:
         check_offers("the model of a planner", model, "rollout")
         check_offers("the search of a planner", search, "run")
-        if proposal is not None:
-            check_offers("the proposal of a planner", proposal, "__call__")
+        for what, given, methods in (
+            ("proposal", proposal, ["__call__"]),
+            ("observer", observer, ["__call__"]),
+            ("parametrisation", parametrisation, ["length", "__call__"]),
+        ):
+            if given is not None:
+                check_offers(f"the {what} of a planner", given, *methods)
         if not isinstance(cost, Cost):
             raise PlanningError(f"the cost of a planner must be a Cost, e.g. Cost([GoalDistance()]), got {cost!r}")
         check_counts(MOST_STEPS, horizon=horizon)
@@ -88,9 +93,9 @@ class Planner:
                 raise PlanningError(f"choose chunk={chunk} or max_memory={max_memory}, not both")
         if noise not in ("cpu", "device"):
             raise PlanningError(f"unknown place to draw noise {noise!r}{did_you_mean(noise, ['cpu', 'device'])}")
-        given = scaler if scaler is not None else getattr(model, "scaler", None)
-        if given is not None and not isinstance(given, ActionScaler):
-            raise PlanningError(f"the scaler of a planner must be an ActionScaler, got a {type(given).__name__}")
+        scaler = scaler if scaler is not None else getattr(model, "scaler", None)
+        if scaler is not None and not isinstance(scaler, ActionScaler):
+            raise PlanningError(f"the scaler of a planner must be an ActionScaler, got a {type(scaler).__name__}")
         self.model = model
         self.cost = cost
         self.search = search
@@ -102,7 +107,7 @@ class Planner:
         self.noise = noise
         self.observer = observer
         self.precision = Precision(precision)
-        self.scaler: ActionScaler | None = given
+        self.scaler: ActionScaler | None = scaler
         self.action_size = _action_size(self.scaler, action_size)
         self.bounds = None if bounds is None else Bounds.of(bounds, size=self.action_size, scaler=self.scaler)
         self.parametrisation = Free(self.action_size) if parametrisation is None else parametrisation
@@ -157,7 +162,7 @@ class Planner:
         stopwatch: Stopwatch,
     ) -> tuple[Objective, Start, Streams]:
         """What `Search.run` is given for checked problems: the objective, where to start and the random streams."""
-        problem = problem.to(device_of(self.model))
+        problem = problem.to(device_of(self.model), dtype_of(self.model))
         if problem.past_actions is not None and not takes_past_actions(self.model):
             raise PlanningError(
                 f"past actions were given, but the rollout of {type(self.model).__name__} takes no `past_actions`: "

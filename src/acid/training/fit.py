@@ -16,7 +16,7 @@ from acid.data import Episodes, import_once, partition, read_ahead
 from acid.data.lerobot import is_lerobot
 from acid.device import resolve_device
 from acid.errors import AcidError, CheckpointError, DataError, look_up
-from acid.files import parse_json
+from acid.files import check_name, clipped, parse_json
 from acid.loop import SettingError, cpu_seconds, train
 from acid.models import Kind
 from acid.models.compact import CompactTokenizer
@@ -186,17 +186,23 @@ def _check_frameskip(recipe: SplittingRecipe, task: str) -> None:
 
 def task_name(task: str) -> str:
     """What a task calls itself, which is its name in the registry unless it is given as package.module:Class."""
-    return tasks.task_class(task).name if ":" in task else task
+    return tasks.task_class(task).name if ":" in task else check_name(task, "name of a task", SettingError)
 
 
 def _task(asked: str | None, episodes: Episodes, recorded: Mapping[str, Any]) -> str:
-    """The task, about which the caller, the dataset and the checkpoint below must agree."""
+    """The task, about which the caller, the dataset and the checkpoint below must agree.
+
+    A file may name a class, but only the caller has one imported.
+    """
     described = parse_json(
         episodes.attributes.get("collection", "{}"), f"the attribute 'collection' of {episodes.path}"
     )
     collected = described.get("task") if isinstance(described, dict) else None
     task = asked or collected or recorded.get("task") or episodes.path.stem
+    if not isinstance(task, str) or (":" in task and not asked):
+        raise DataError(f"{episodes.path} is said to be of the task {clipped(task)}: pass --task to use that class")
+    names = (task, task_name(task))
     for source, found in ((episodes.path, collected), ("the cell", recorded.get("task"))):
-        if found is not None and task_name(found) != task_name(task):
-            raise DataError(f"{source} is of the task {found!r}, not of {task!r}")
+        if found is not None and found not in names:
+            raise DataError(f"{source} is of the task {clipped(found)}, not of {task!r}")
     return task
