@@ -28,7 +28,8 @@ small, small_wrong = full_disks([2**k for k in range(13, 20)], mount=True)
 refused, refused_wrong = read_only()
 wrong = [*fuzzed.wrong, *signal_wrong, *kill_wrong, *full_wrong, *small_wrong, *refused_wrong]
 print(
-    f"{fuzzed}; {by_signals + killed} kills; {full + small} full disks; {refused} read-only places; {len(wrong)} wrong"
+    f"{fuzzed}; {by_signals + killed} kills; {full + small} full disks; {refused} read-only places; {len(wrong)} wrong "
+    "(raw exceptions, hangs, growths, crashes, executed code, orphans, ends that differ)"
 )
 for line in wrong[:50]:
     print(f"  {line}")
