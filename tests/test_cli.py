@@ -404,6 +404,17 @@ def test_reproduce_all_says_what_would_run(tmp_path: Path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+def test_one_table_says_what_would_run(tmp_path: Path, capsys):
+    cli.main(["reproduce", "swap", "--dry-run", "--results", str(tmp_path), "--tasks", "cube", "--episodes", "3"])
+    assert re.fullmatch(r"swap +\d+ episodes, time unknown\n", capsys.readouterr().out)
+    assert not list(tmp_path.iterdir())
+    cli.main(["reproduce", "transfer", "--dry-run", "--choose", "--results", str(tmp_path), "--tasks", "rope"])
+    assert capsys.readouterr().out == "transfer     120 episodes, time unknown\n"  # 40 problems, three λ
+    with pytest.raises(SystemExit):
+        cli.main(["reproduce", "swap", "--dry-run", "--no-evaluate"])
+    assert "leave --no-evaluate out" in capsys.readouterr().err
+
+
 def test_weights_of_the_published_size_are_the_users_own(tmp_path: Path, capsys):
     with pytest.raises(SystemExit):
         cli.main(["reproduce", "planning", "--scale", "paper"])

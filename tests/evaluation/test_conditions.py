@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from acid.errors import AcidError, CheckpointError, UnknownNameError
+from acid.errors import AcidError, UnknownNameError
 from acid.evaluation import (
     CONDITIONS,
     Bench,
@@ -32,7 +33,7 @@ from acid.evaluation.verifier_variant import VerifierVariant
 from acid.planning import ActionNorm, Adaptive, Constant, PolicyProposal
 from acid.planning.noise import Streams
 from acid.types import Problem
-from acid.verifier import Directions
+from acid.verifier import Directions, Verifier
 
 REACHER = Cell("reacher", "lewm")
 SPEC = SearchSpec("cem", 6, 2, 2, horizon=2)
@@ -134,7 +135,7 @@ def test_disturbed_agents_plan_like_others(latent: Bench, name: str):
 def test_a_verifier_is_borrowed_from_the_other_model_of_the_task():
     spec = SearchSpec.usual(Cell("cube", "lewm").task_class.setup)
     bench = Bench(Cell("cube", "lewm"), spec, Protocol(episodes=1))
-    assert bench.lender == Cell("cube", "pldm")
+    assert bench.cell.lender == Cell("cube", "pldm")
     swapped = bench.cost(condition("acid-swapped"), 0.5).terms[1]
     own = bench.cost(condition("acid"), 0.5).terms[1]
     assert swapped.weight == own.weight
@@ -142,12 +143,23 @@ def test_a_verifier_is_borrowed_from_the_other_model_of_the_task():
     assert own.view.verifier is bench.kit.verifier
     checkpoints = bench.provenance(condition("acid-swapped")).checkpoints
     assert checkpoints["borrowed_verifier"] != checkpoints["verifier"]
-    with pytest.raises(CheckpointError, match="verifier does not fit: its latent_size is 32, not 64"):
-        _ = Bench(REACHER, spec, Protocol(episodes=1)).borrowed_verifier
+    assert REACHER.lender is None  # its two world models have latents of different sizes
     rope = Cell("rope", "dinowm")
     alone = Bench(rope, SearchSpec.usual(rope.task_class.setup), Protocol(episodes=1))
     with pytest.raises(AcidError, match="'acid-swapped' does not apply to rope with dinowm: the task has no other"):
         condition("acid-swapped").check_applies(alone)
+
+
+def test_a_model_that_was_trained_again_borrows_the_verifier_from_before(tmp_path: Path):
+    again = Cell("reacher", "lewm", tmp_path / "reacher" / "lewm")
+    shutil.copytree(REACHER.root, again.root)
+    assert again.lender is None  # the shipped verifier is its own
+    fitted = Verifier.load(again.root / "verifier")
+    Verifier(fitted.config, fitted.scaler).save(again.root / "verifier")
+    assert again.lender == REACHER
+    bigger = tmp_path / "reacher" / "other"
+    shutil.copytree(Cell("reacher", "pldm").root, bigger)
+    assert again.lender == REACHER  # what fits better than its neighbour
 
 
 def test_agents_that_do_not_search(latent: Bench):

@@ -32,7 +32,7 @@ def test_times_and_their_ratio_are_told_beside_the_papers(tmp_path: Path):
     assert "not evaluated yet" in write(findings)
     keep(findings)
     rows = {(row[0], row[1]): row for row in cells(write(findings))}
-    assert len(rows) == 9 + 3
+    assert len(rows) == 9 + len(published_sizes.SIZES)
     assert rows["DINO-WM", "published size"][-1] == "39.4%"
     assert rows["Le-WM", "Cube"][4:] == [
         "400.0 [400.0, 400.0]",

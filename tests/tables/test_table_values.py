@@ -171,7 +171,7 @@ def test_cells_of_the_users_own_are_found_by_task_and_model(tmp_path: Path):
     found = Findings(TABLE, Options(tmp_path, folder))
     assert found.studies == [CUBE]
     assert found.cell(CUBE).root == folder / "cube" / "lewm"
-    assert "left out, because there are no weights: lewm on reacher (cem-n6-j2-k2-h2)" in write(found)
+    assert "left out, because there are no such weights: lewm on reacher (cem-n6-j2-k2-h2)" in write(found)
 
 
 def test_a_folder_that_is_one_cell_serves_one(tmp_path: Path):

@@ -19,26 +19,34 @@ Scale = Literal["lite", "paper"]
 
 
 @dataclass(frozen=True)
-class _Reproduce:
-    """Options of every table."""
+class _Asked:
+    """Options of every table, and of all together."""
+
+    folder: Path | None = None
+    """Your own checkpoints: a folder that holds TASK/MODEL, or that of one cell; default: the shipped ones."""
+    results: Path = Path("results")
+    dry_run: bool = False
+    """Only say what would run, and about how long it would take."""
+    scale: Scale = "lite"
+    """paper: world models of the published size. They are not shipped: pass --folder; rows go to RESULTS/paper."""
+    workers: By = field(default_factory=Workers)
+    compute: On = field(default_factory=Compute)
+
+
+@dataclass(frozen=True)
+class _Reproduce(_Asked):
+    """Options of one table."""
 
     table: ClassVar[Table]
 
-    folder: Path | None = None
-    """Your own checkpoints: the folder of a cell, or a folder that holds TASK/MODEL; default: the shipped ones."""
     episodes: int | None = None
     """Episodes of each condition; default: as many as the table has."""
-    results: Path = Path("results")
     choose: bool = False
     """Choose λ again, on episodes that are not reported, instead of planning with the one that was chosen."""
     evaluate: bool = True
     """Run what is missing; with --no-evaluate the table shows only what was run before."""
     figures: Path | None = None
     """Also draw the figures of the table into this folder."""
-    scale: Scale = "lite"
-    """paper: world models of the published size. They are not shipped: pass --folder; rows go to RESULTS/paper."""
-    workers: By = field(default_factory=Workers)
-    compute: On = field(default_factory=Compute)
 
     def run(self) -> None:
         if self.figures is not None:
@@ -50,9 +58,13 @@ class _Reproduce:
             models=tuple(getattr(self, "models", ())),
         )
         findings, engine = Findings(self.table, options), self.workers.make()
+        if self.choose and all(study.choice is None for study in findings.studies):
+            raise AcidError(f"no λ is chosen for the table {self.table.name!r}: leave --choose out")
+        if self.dry_run and not self.evaluate:
+            raise AcidError("--dry-run tells what would be evaluated: leave --no-evaluate out")
+        if self.dry_run:
+            return _announce(findings, choose=self.choose)
         if self.choose:
-            if all(study.choice is None for study in findings.studies):
-                raise AcidError(f"no λ is chosen for the table {self.table.name!r}: leave --choose out")
             with bar("choose λ", "episode") as progress:
                 print(choose(findings, engine, progress))
         if self.evaluate:
@@ -65,6 +77,13 @@ class _Reproduce:
                 raise AcidError(f"the table {self.table.name!r} has no figures, or lacks the rows that they show")
             for path in drawn:
                 print(f"wrote {path}", file=sys.stderr)
+
+
+def _announce(findings: Findings, *, choose: bool = False) -> None:
+    """Say what would run."""
+    from acid.tables.outlook import outlook
+
+    print(f"{findings.table.name:12s} {outlook(findings, choose=choose)}", flush=True)
 
 
 def _command(table: Table) -> Any:
@@ -98,27 +117,16 @@ def _options(asked: Any, **more: Any) -> Options:
 
 
 @dataclass(frozen=True)
-class ReproduceAll:
+class ReproduceAll(_Asked):
     """Every table and figure, one after the other. Says first what will run and how long it takes; may be resumed."""
 
-    folder: Path | None = None
-    """Your own checkpoints: a folder that holds TASK/MODEL; default: the shipped ones."""
-    results: Path = Path("results")
-    dry_run: bool = False
-    """Only say what would run."""
-    scale: Scale = "lite"
-    """paper: world models of the published size. They are not shipped: pass --folder; rows go to RESULTS/paper."""
-    workers: By = field(default_factory=Workers)
-    compute: On = field(default_factory=Compute)
-
     def run(self) -> None:
-        from acid.tables.outlook import outlook
         from acid.tables.table import with_cells
 
         options = _options(self)
         every = with_cells(TABLES.values(), options)
         for findings in every:
-            print(f"{findings.table.name:12s} {outlook(findings)}", flush=True)
+            _announce(findings)
         for name in [name for name in TABLES if name not in {findings.table.name for findings in every}]:
             print(f"{name:12s} left out: no cell of it is below {self.folder}", flush=True)
         if self.dry_run:

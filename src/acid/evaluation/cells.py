@@ -108,6 +108,28 @@ class Cell:
         return draw_instances(episodes, parts.held_out.tolist(), tasks.make(self.task), protocol)
 
     @property
+    def lender(self) -> Cell | None:
+        """Another cell of the task, whose verifier can take the place of this one's: its latents have the same sizes.
+
+        That of a user's own cell is the shipped one with the same world model, trained another time, if it fits. Else
+        it is the first other world model beside the cell.
+        """
+        return next(filter(self._can_borrow, self._others()), None)
+
+    def _others(self) -> Iterator[Cell]:
+        name = self.task_class.name
+        if self.folder is not None and f"{name}/{self.model}" in shipped():
+            yield Cell(name, self.model, user=self.user)
+        for path in sorted(self.root.parent.glob("*")):
+            if path.name != self.root.name and (path / "model").is_dir() and (path / "verifier").is_dir():
+                yield Cell(self.task, path.name, self.folder and path, self.user)
+
+    def _can_borrow(self, lender: Cell) -> bool:
+        own, other = (checkpoint.load(cell.root / "verifier").config for cell in (self, lender))
+        fits = all(own.get(name) == other.get(name) for name in ("latent_size", "tokens", "action_size"))
+        return fits and self.fingerprints(["verifier"]) != lender.fingerprints(["verifier"])
+
+    @property
     def lambdas(self) -> Mapping[str, float]:
         """The λ chosen so far, by condition."""
         for path in self._lambda_files():
@@ -281,34 +303,18 @@ class Bench:
         )
 
     @cached_property
-    def lender(self) -> Cell | None:
-        """The first other world model of the task with a verifier: among the shipped ones, or beside the folder."""
-        cell = self.cell
-        others = sorted(path for path in cell.root.parent.glob("*") if path.name != cell.root.name)
-        found = next((path for path in others if (path / "model").is_dir() and (path / "verifier").is_dir()), None)
-        if found is None:
-            return None
-        return Cell(cell.task, found.name, None if cell.folder is None else found, cell.user)
-
-    @cached_property
     def borrowed_verifier(self) -> Verifier:
-        """The lender's, which must fit this model's latents and actions."""
-        if self.lender is None:
-            raise AcidError(f"there is no other world model beside {self.cell.root} whose verifier could be borrowed")
-        verifier, own = Verifier.load(self.lender.root / "verifier", device=self._device), self.kit.verifier
-        for name in ("latent_size", "tokens", "action_size"):
-            theirs, ours = getattr(verifier.config, name), getattr(own.config, name)
-            if theirs != ours:
-                raise CheckpointError(
-                    f"{self.lender.root / 'verifier'} does not fit: its {name} is {theirs}, not {ours}"
-                )
+        """That of the cell's lender."""
+        if self.cell.lender is None:
+            raise AcidError(f"there is no other verifier for latents of this size than that of {self.cell.root}")
+        verifier = Verifier.load(self.cell.lender.root / "verifier", device=self._device)
         verifier.fitted_to = None  # to another model, and that is the point
         return verifier
 
     def provenance(self, condition: Condition) -> Provenance:
         own = self.cell.fingerprints(condition.needs)
-        if condition.borrows and self.lender is not None:
-            own["borrowed_verifier"] = self.lender.fingerprints(["verifier"])["verifier"]
+        if condition.borrows and self.cell.lender is not None:
+            own["borrowed_verifier"] = self.cell.lender.fingerprints(["verifier"])["verifier"]
         return Provenance(own)
 
 

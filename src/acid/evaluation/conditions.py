@@ -51,7 +51,7 @@ class Condition:
     agent: Callable[[Bench], Agent] | None = None
     needs: tuple[str, ...] = ("model", "verifier")  # parts of a cell
     lambda_of: str | None = None  # another condition whose λ is used
-    borrows: bool = False  # the verifier is that of another world model of the task
+    borrows: bool = False  # the verifier is that of another world model of the task, see `Cell.lender`
     disturb: Callable[[Agent, Bench], Agent] | None = None  # what happens to the agent
     refuses: Refusal = _always
 
@@ -211,7 +211,7 @@ def _pushed(agent: Agent, bench: Bench) -> Agent:
 
 
 def _refuse_borrowing(bench: Bench) -> str | None:
-    return None if bench.lender is not None else "the task has no other world model whose verifier could be borrowed"
+    return None if bench.cell.lender is not None else "the task has no other verifier for latents of this size"
 
 
 # Colours after Okabe and Ito, safe for colour-blind readers. ACID is the only strong blue, Original the only dark grey.

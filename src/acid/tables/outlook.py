@@ -30,12 +30,12 @@ class Outlook:
         return f"{self.episodes} episodes{shared}, about {self.cpu_seconds / 3600:.1f} CPU hours"
 
 
-def outlook(findings: Findings) -> Outlook:
+def outlook(findings: Findings, *, choose: bool = False) -> Outlook:
     """Estimated from the time that candidates of the same cell took in earlier rows.
 
-    λ that has to be chosen first is counted, what is run with it afterwards is not known yet.
+    λ that has to be chosen first is counted, or chosen again if asked; what is run with it afterwards is not known yet.
     """
-    choosing = bool(findings.missing_lambdas())
+    choosing = choose or bool(findings.missing_lambdas())
     jobs = findings.choosing_jobs() if choosing else findings.jobs()
     episodes, searches, seconds = 0, 0, 0.0
     known = True

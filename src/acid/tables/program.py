@@ -117,7 +117,7 @@ def missing(findings: Findings) -> dict[str, list[str]]:
     """Studies that were asked for and are not in the table, by reason."""
     absent = [study for study in findings.wanted if study not in findings.studies]
     idle = [study for study in findings.studies if not findings.table.ran(findings, study)]
-    reasons = {"because there are no weights": absent, "not evaluated yet": idle}
+    reasons = {"because there are no such weights": absent, "not evaluated yet": idle}
     return {reason: list(dict.fromkeys(map(_name, studies))) for reason, studies in reasons.items() if studies}
 
 

@@ -15,10 +15,10 @@ from acid.tables.verdict import Verdict, complete, judge_gains, on_gains, told
 
 HARDLY = 0.05  # a share of success: "without measurable degradation"
 CELLS = (("reacher", "lewm"), ("reacher", "pldm"), ("cube", "lewm"))
-SWAPPED = (("cube", "lewm"), ("cube", "pldm"), ("pusht", "lewm"), ("pusht", "pldm"))  # whose latents have one size
+SWAPPED = tuple((task, model) for task in ("cube", "pusht", "reacher") for model in ("lewm", "pldm"))
 EULER = ("acid-2-steps", "acid-5-steps", "acid-10-steps", "acid-noise", "acid-noise-10-steps")
 SMALL = {"samples": 100, "iterations": 10, "elites": 10}  # ten Euler steps cost ten times as much
-TRANSFER = Choice({"acid": (0.3, 1.0, 3.0)}, 24, shared=True)  # as many problems as are shipped to choose on
+TRANSFER = Choice({"acid": (0.3, 1.0, 3.0)}, 40, shared=True)
 
 
 def _share(line: Line) -> bool:
@@ -74,6 +74,11 @@ def _suffices(others: Mapping[str, Paired]) -> Verdict:
 
 def judge_transfer(findings: Findings) -> Verdict | None:
     return judge_gains(findings.gains("acid", BASELINE, "chamfer"), lower_is_better=True, unit=deformable.UNIT)
+
+
+def judge_swapped(findings: Findings) -> Verdict | None:
+    """Whether ACID still gains with a borrowed verifier, wherever there is one that fits."""
+    return judge_gains(findings.gains("acid-swapped", BASELINE, where=lambda study: study in findings.studies))
 
 
 def judge_weakens(findings: Findings) -> Verdict | None:
@@ -156,13 +161,16 @@ SWAP = Table(
     claims=(
         Claim(
             'The verifier "remains valid when the world model is later swapped."',
-            gain_of("acid-swapped", BASELINE),
+            judge_swapped,
             paper="stated without an experiment.",
         ),
     ),
     legend=(
-        "acid-swapped: ACID with the verifier that was fitted to the task's other world model (of Le-WM and PLDM),",
-        "whose encoder is another. Where models share a frozen encoder, as DINO-WM's do, a verifier fits all of them.",
+        "acid-swapped: ACID with a verifier that was fitted to another world model. Of the shipped cells that is the",
+        "task's other one (of Le-WM and PLDM), a harder test than one model trained again. Reacher is left out:",
+        "latents of its two models differ in size. With --folder a cell of your own borrows from the shipped one with",
+        "the same world model, so that a model which was trained again is tested with the verifier from before. No",
+        "such model is shipped. Where models share a frozen encoder, as DINO-WM's do, a verifier fits all of them.",
     ),
 )
 

@@ -174,7 +174,7 @@ class Findings:
     @cached_property
     def studies(self) -> list[Study]:
         """Those that were asked for and have weights."""
-        found = [study for study in self.wanted if self.has_weights(study)]
+        found = [study for study in self.wanted if self.has_weights(study) and self._can_borrow(study)]
         for study in found[:1]:
             self._folder(study)  # complains about one cell that could be any of several
         if self.wanted and not found and self.options.folder is not None:
@@ -377,6 +377,10 @@ class Findings:
         if (folder / "model").is_dir():
             return cell in {(one.task, one.model) for one in self.wanted}
         return (folder / study.task / study.model / "model").is_dir()
+
+    def _can_borrow(self, study: Study) -> bool:
+        """Whether there is a verifier to be borrowed, if the study's conditions need one."""
+        return not any(condition(n).borrows for n in study.conditions) or self.cell(study).lender is not None
 
 
 def with_cells(tables: Iterable[Table], options: Options) -> list[Findings]:
