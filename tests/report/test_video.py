@@ -25,6 +25,23 @@ def test_the_video_is_as_long_as_its_longest_panel(tmp_path, ending):
     assert height % 2 == width % 2 == 0  # codecs refuse odd sides; 17 is odd on purpose
 
 
+def test_no_text_reaches_into_another_or_past_the_edge(tmp_path):
+    told = "The same start, the same goal and the same world model. " * 3
+    panels = [Panel("proposal-acid", film(1), "imagines", ["step 25: error 1.58 tolerances"]) for _ in range(3)]
+    side_by_side(tmp_path / "film.gif", panels, scale=3, heading=told)
+    frame = np.asarray(imageio.mimread(tmp_path / "film.gif")[0])[..., :3]
+    height, width = frame.shape[:2]
+    blank = (frame == frame[0, 0]).all(-1)
+    assert blank[:, :10].all()
+    assert blank[:, -10:].all()
+    panel = (width - 2 * 12 - 2 * 8) // 3  # without margins and gaps
+    for number in (1, 2):
+        gap = 12 + number * (panel + 8) - 8
+        assert blank[-85:, gap + 1 : gap + 6].all()
+    assert not blank[12:30].all()  # the heading
+    assert height > 17 * 3 + 2 * 22 + 3 * 22
+
+
 @pytest.mark.parametrize(
     ("name", "panels", "error", "message"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -152,8 +153,9 @@ def test_training_in_epochs_counts_windows(blobs: Path, tmp_path: Path) -> None:
     folder = fit(recipe, blobs, tmp_path, epochs=1)
     windows = len(partition(Episodes(blobs)).train) * (40 - 25)
     assert checkpoint.load(folder).metadata["recipe"]["loop"]["steps"] == round(windows / 64)
-    with pytest.raises(SettingError, match="epochs must be a positive number, got 0"):
-        fit(recipe, blobs, tmp_path / "other", epochs=0)
+    for wrong in (0, math.inf, math.nan):
+        with pytest.raises(SettingError, match=f"epochs must be a positive number, got {wrong}"):
+            fit(recipe, blobs, tmp_path / "other", epochs=wrong)
 
 
 def test_pldm_trains_with_an_action_head_that_planning_never_sees(blobs: Path, tmp_path: Path) -> None:

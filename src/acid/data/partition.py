@@ -93,7 +93,7 @@ def partition(episodes: Episodes, *, held_out: float | None = None, frameskip: i
 
 
 def fingerprint(episodes: Episodes) -> str:
-    """Changes with the attributes, the lengths, any action and nearly any frame of a dataset."""
+    """Changes with the attributes, the lengths, any action and any of a few frames, spread over the dataset."""
     found = hashlib.sha256(json.dumps(episodes.attributes, sort_keys=True).encode())
     rows = np.arange(episodes.rows)
     found.update(episodes.lengths.tobytes() + episodes.offsets.tobytes())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,6 +94,7 @@ def drawing(
             figure.savefig(partial, dpi=200, format=kind)
 
 
+@cache
 def font(size: int, *, bold: bool = False) -> Any:
     """DejaVu Sans from matplotlib; it has the Greek letters that Pillow's own font lacks."""
     matplotlib = _need("matplotlib")

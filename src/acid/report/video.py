@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,12 @@ from acid.report.style import ALARM, GOOD, INK, PAPER, QUIET, RULE, Name, font, 
 
 _GAP = 8
 _MARGIN = 12
-_TITLE = 22
+_LINE = 22  # of the heading and of what is above a panel
 _NOTE = 18
+_HEADING: dict[str, Any] = {"size": 14, "bold": True}  # fonts
+_NAME: dict[str, Any] = {"size": 13, "bold": True}
+_KIND: dict[str, Any] = {"size": 12}
+_NOTES: dict[str, Any] = {"size": 11}
 _FORMATS = (".mp4", ".gif")
 
 
@@ -79,35 +83,54 @@ def _check(panels: Sequence[Panel]) -> None:
 
 
 def _compose(panels: Sequence[Panel], step: int, scale: int, heading: str) -> np.ndarray:
-    """One video frame, [H, W, 3] with even sides as video codecs want them."""
+    """One video frame, [H, W, 3] with even sides as video codecs want them. No text reaches into another."""
     from PIL import Image, ImageDraw
 
-    widths = [panel.frames.shape[2] * scale for panel in panels]
-    height = panels[0].frames.shape[1] * scale
+    widths = [max(panel.frames.shape[2] * scale, *_lengths(panel)) for panel in panels]
+    width = sum(widths) + _GAP * (len(panels) - 1)
+    lines = wrapped(heading, width, _HEADING)
+    top = _MARGIN + _LINE * (len(lines) + (2 if any(panel.kind for panel in panels) else 1))
     note = _NOTE if any(panel.notes for panel in panels) else 0
-    above = _TITLE if heading else 0
-    size = (2 * _MARGIN + sum(widths) + _GAP * (len(panels) - 1), 2 * _MARGIN + above + _TITLE + height + note)
+    size = (2 * _MARGIN + width, top + panels[0].frames.shape[1] * scale + note + _MARGIN)
     canvas = Image.new("RGB", (size[0] + size[0] % 2, size[1] + size[1] % 2), PAPER)
     draw = ImageDraw.Draw(canvas)
+    for number, line in enumerate(lines):
+        draw.text((_MARGIN, _MARGIN + _LINE * number), line, fill=INK, font=font(**_HEADING), anchor="lt")
     left = _MARGIN
-    if heading:
-        draw.text((_MARGIN, _MARGIN), heading, fill=INK, font=font(14, bold=True), anchor="lt")
     for panel, width in zip(panels, widths, strict=True):
-        _draw_panel(canvas, draw, panel, min(step, len(panel.frames) - 1), (left, _MARGIN + above + _TITLE), scale)
+        _draw_panel(canvas, draw, panel, min(step, len(panel.frames) - 1), (left, top), scale)
         left += width + _GAP
     return np.asarray(canvas)
+
+
+def wrapped(text: str, width: float, style: Mapping[str, Any]) -> list[str]:
+    """The words in lines that are at most so wide, unless a single word is wider."""
+    lines: list[str] = []
+    for word in text.split():
+        longer = f"{lines[-1]} {word}" if lines else word
+        if lines and font(**style).getlength(longer) <= width:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
+
+
+def _lengths(panel: Panel) -> list[int]:
+    """Of everything that is written above and below a panel, in pixels."""
+    written = [(look(panel.condition).label, _NAME), (panel.kind, _KIND), *((note, _NOTES) for note in panel.notes)]
+    return [math.ceil(font(**style).getlength(text)) for text, style in written]
 
 
 def _draw_panel(canvas: Any, draw: Any, panel: Panel, step: int, place: tuple[int, int], scale: int) -> None:
     from PIL import Image
 
     image, (left, top) = enlarge(panel.frames[step], scale), place
-    name = font(13, bold=True)
-    title = look(panel.condition).label
-    draw.text((left, top - 8), title, fill=look(panel.condition).colour, font=name, anchor="ls")
+    under = top - 8
     if panel.kind:
-        after = left + draw.textlength(title + " ", font=name)
-        draw.text((after, top - 8), panel.kind, fill=QUIET, font=font(12), anchor="ls")
+        draw.text((left, under), panel.kind, fill=QUIET, font=font(**_KIND), anchor="ls")
+        under -= _LINE - 4
+    draw.text((left, under), look(panel.condition).label, fill=look(panel.condition).colour, font=font(**_NAME),
+              anchor="ls")  # fmt: skip
     canvas.paste(Image.fromarray(image), (left, top))
     draw.rectangle((left - 1, top - 1, left + image.shape[1], top + image.shape[0]), outline=RULE)
     if panel.verdict is not None and step == len(panel.frames) - 1:
@@ -117,7 +140,7 @@ def _draw_panel(canvas: Any, draw: Any, panel: Panel, step: int, place: tuple[in
         middle = (left + width // 2, top + height - 17)
         draw.text(middle, panel.verdict.word, fill=PAPER, font=font(18, bold=True), anchor="mm")
     if panel.notes:
-        draw.text((left, top + image.shape[0] + 14), panel.notes[step], fill=INK, font=font(11), anchor="ls")
+        draw.text((left, top + image.shape[0] + 14), panel.notes[step], fill=INK, font=font(**_NOTES), anchor="ls")
 
 
 def _write(path: Path, frames: Sequence[np.ndarray], fps: float) -> None:

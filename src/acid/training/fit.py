@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -98,7 +99,7 @@ def fit(
     with torch.random.fork_rng(devices=[]), distributed.in_turn():
         made = part.prepare(job)
     if epochs is not None:
-        if not epochs > 0:
+        if not 0 < epochs < math.inf:
             raise SettingError(f"epochs must be a positive number, got {epochs}")
         steps = max(1, round(epochs * made.examples / recipe.loop.batch_size))
         recipe = replace(recipe, loop=replace(recipe.loop, steps=steps))
