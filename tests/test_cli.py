@@ -38,6 +38,18 @@ def test_help_names_every_command(capsys):
     assert capsys.readouterr().out == text
 
 
+@pytest.mark.parametrize(
+    "arguments", [["eval", "reacher", "--folder"], ["results"], ["import", "--format", "hdf5", "--out", "x.h5"]]
+)
+def test_the_terminal_does_not_obey_names(arguments, capsys, tmp_path):
+    with pytest.raises(SystemExit):
+        cli.main([*arguments, str(tmp_path / "evil\x1b[2J")])
+    said = capsys.readouterr().err
+    assert "acid: " in said
+    assert r"evil\x1b[2J" in said
+    assert "\x1b" not in said
+
+
 def alone(code: str, *, missing: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     """Code in a fresh interpreter in which some packages are not installed."""
     hide = f"import sys; sys.modules.update(dict.fromkeys({missing}))\n" if missing else "import sys\n"

@@ -100,3 +100,10 @@ def some(names: Sequence[str]) -> str:
     """The first three names, and how many more there are."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more
+
+
+def plain(text: str) -> str:
+    """Text from a file for a terminal: what cannot be printed is shown as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -25,7 +25,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from acid.errors import AcidError, DataError
+from acid.errors import AcidError, DataError, plain
 
 Failure = Callable[[str], AcidError]  # which error a caller wants
 MOST_TEXT = 512 * 1024**2  # bytes of a text that is read whole; the largest of ours have a few million
@@ -90,13 +90,6 @@ def clipped(value: Any, length: int = 80) -> str:
     """A value for a message: its repr, which a terminal only prints, and not all of a long one."""
     text = repr(value)
     return text if len(text) <= length else text[: length - 1] + "…"
-
-
-def plain(text: str) -> str:
-    """Text from a file for a terminal: what cannot be printed is shown as an escape."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def load_safetensors(path: str | os.PathLike[str], failure: Failure = DataError) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from acid.cli.extras import explain, need
-from acid.errors import AcidError, AcidWarning, look_up
+from acid.errors import AcidError, AcidWarning, look_up, plain
 
 
 class Command(NamedTuple):
@@ -64,16 +64,16 @@ def main(arguments: list[str] | None = None) -> None:
             with _warnings_in_one_line():
                 _run(name, rest)
     except AcidError as error:
-        print(f"acid: {error}", file=sys.stderr)
+        _say(error)
         raise SystemExit(1) from None
     except ModuleNotFoundError as error:
-        print(f"acid: {explain(error)}", file=sys.stderr)
+        _say(explain(error))
         raise SystemExit(1) from None
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it closes stdout
         raise SystemExit(1) from None
     except KeyboardInterrupt:
-        print("acid: stopped; the same command continues", file=sys.stderr)
+        _say("stopped; the same command continues")
         raise SystemExit(130) from None
 
 
@@ -115,9 +115,14 @@ def _warnings_in_one_line() -> Iterator[None]:
 
         def show(message: Any, category: type[Warning], *where: Any) -> None:
             if issubclass(category, AcidWarning):
-                print(f"acid: warning: {message}", file=sys.stderr)
+                _say(f"warning: {message}")
             else:
                 usual(message, category, *where)
 
         warnings.showwarning = show  # type: ignore[assignment]
         yield
+
+
+def _say(message: object) -> None:
+    """To the terminal, which must not obey names from files."""
+    print("\n".join(map(plain, f"acid: {message}".splitlines())), file=sys.stderr)

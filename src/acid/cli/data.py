@@ -10,7 +10,7 @@ import tyro
 
 from acid.cli.options import By, Workers
 from acid.cli.progress import bar
-from acid.errors import DataError
+from acid.errors import DataError, plain
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,10 @@ class Import:
             chosen = {"size": self.size, "camera": self.camera, "names": self.names}
             found = import_episodes(self.path, self.out, self.format, **chosen, progress=progress)
         left_out = found.attributes.get("left_out")
-        print(f"wrote {self.out}: {len(found)} episodes" + (f", without the columns {left_out}" if left_out else ""))
+        print(
+            f"wrote {self.out}: {len(found)} episodes"
+            + (f", without the columns {plain(left_out)}" if left_out else "")
+        )
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from acid.errors import DataError
+from acid.errors import DataError, plain
 from acid.evaluation.protocol import Instance, Instances, Protocol
-from acid.files import check_name, clipped, parse_json, plain, read_bytes, write_text
+from acid.files import check_name, clipped, parse_json, read_bytes, write_text
 
 REMEDY = "fetch or draw it again"
 _SAME = ("task", "goal_offset", "seed", "split")  # what a file and the protocol must agree on

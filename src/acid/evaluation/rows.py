@@ -10,9 +10,9 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from acid.errors import AcidError, DataError, did_you_mean
+from acid.errors import AcidError, DataError, did_you_mean, plain
 from acid.evaluation.searches import SearchSpec
-from acid.files import GrowingFile, check_name, claim, clipped, parse_json, plain, read_bytes
+from acid.files import GrowingFile, check_name, claim, clipped, parse_json, read_bytes
 
 SCHEMA = 2
 # Rows that differ in one of these answer different questions and must not be averaged.
