@@ -191,18 +191,36 @@ def _kill_in_turn(name: str, folder: Path, data: Path, chance: random.Random, wa
 
 
 def _start(line: str, folder: Path, data: Path) -> int:
-    """The command in a process group of its own; what it says goes to a file beside the folder."""
+    """The command in a process group of its own; what it says goes to a file beside the folder.
+
+    Signals wait until the command has begun: before that, there is nobody to heed them.
+    """
+    said = os.open(_said(folder), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    reading, writing = os.pipe()
+    waiting = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     child = os.fork()
     if child:
+        signal.pthread_sigmask(signal.SIG_SETMASK, waiting)
+        os.close(said)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as ready:
+            ready.read(1)
         return child
     os.setsid()
     for number, action in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
         signal.signal(number, action)  # whatever started the tests may have them ignored
     os.environ[MARK] = str(os.getppid())
-    said = os.open(_said(folder), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(said, 1)
     os.dup2(said, 2)
     sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)  # pytest has its own
+    begin = cli._run
+
+    def run(name: str, arguments: list[str]) -> None:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        begin(name, arguments)
+
+    cli._run = run
+    os.close(writing)
     code = 1
     try:
         filled = line.replace("DATA", str(data / "dots.h5")).split()
