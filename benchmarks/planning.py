@@ -4,9 +4,10 @@ One problem, one thread, N 300, H 5, K 30, random weights. Where stable-worldmod
 few packages that takes), its own CEM solver runs on the same weights in between, and both must give the same costs to
 the same candidates. Times are processor seconds between successive cost evaluations, so that encoding does not count
 and other programs on the machine disturb little. All take turns; a row is the median and the range over the turns.
-`--compile` also times networks that torch has compiled; `--profile` also says what operations the time goes to.
+`--compile` also times networks that torch has compiled. `--narrow` also times products in bfloat16, of the verifier
+alone (mixed) and of both networks, and compares the costs. `--profile` also says what operations the time goes to.
 
-    python benchmarks/planning.py [--repeats 5] [--compile] [--profile]
+    python benchmarks/planning.py [--repeats 5] [--verifier small] [--narrow] [--compile] [--profile]
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import copy
 import resource
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,11 +29,15 @@ from torch.profiler import ProfilerActivity, profile
 from acid import models
 from acid.models import JepaWorldModel
 from acid.planning import CEM, Cost, Planner, acid_cost, goal_cost
+from acid.planning.observer import Iteration
+from acid.planning.precision import PrecisionName
 from acid.types import ActionScaler, Problem
-from acid.verifier import PAPER, FlowConfig, Verifier
+from acid.verifier import LITE, PAPER, SMALL, FlowConfig, TransformerSize, Verifier
 
 HORIZON = 5
 SCALER = ActionScaler(mean=(0.0, 0.0), std=(1.0, 1.0), frameskip=5)
+VERIFIERS = {"paper": PAPER, "lite": LITE, "small": SMALL}
+NARROW: tuple[PrecisionName, ...] = ("mixed", "bfloat16")
 OPERATIONS = {
     "matrix products": ("aten::addmm", "aten::mm", "aten::bmm"),
     "GELU": ("aten::gelu",),
@@ -45,7 +50,7 @@ def main() -> None:
     options = parse_options()
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
-    model, verifier = random_models()
+    model, verifier = random_models(VERIFIERS[options.verifier])
     size = [model.config.encoder.image_size] * 2
     image, goal = torch.randint(256, (2, *size, 3), dtype=torch.uint8)
     with torch.no_grad():
@@ -53,6 +58,10 @@ def main() -> None:
     search = CEM(options.samples, options.iterations, options.elites)
 
     contestants = ours("", model, verifier, problem, search)
+    if options.narrow:
+        for precision in NARROW:
+            narrow = ours(f", {precision}", *copy.deepcopy((model, verifier)), problem, search, precision)
+            contestants |= {name: one for name, one in narrow.items() if precision != "mixed" or one.inferences}
     if options.compile:
         contestants |= ours(", compiled", *compiled(model, verifier), problem, search)
     for contestant in contestants.values():
@@ -67,6 +76,8 @@ def main() -> None:
         contestants[beside] = theirs(other, image, goal, options)
     else:
         print("stable-worldmodel is not installed; benchmarks/peer.py says how")
+    if options.narrow:
+        print(*narrow_costs(model, verifier, problem, search), sep="\n")
     turns = interleave(contestants, options.repeats)
     print(table(turns, beside))
     if options.profile:
@@ -81,17 +92,19 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--iterations", type=int, default=4, help="CEM iterations in a turn")
     parser.add_argument("--repeats", type=int, default=5, help="turns")
     parser.add_argument("--threads", type=int, default=1, help="torch threads")
+    parser.add_argument("--verifier", choices=VERIFIERS, default="paper", help="its size")
+    parser.add_argument("--narrow", action="store_true", help="also with products in bfloat16")
     parser.add_argument("--compile", action="store_true", help="also with compiled networks: takes minutes to compile")
     parser.add_argument("--profile", action="store_true", help="also print what operations the time goes to")
     return parser.parse_args()
 
 
-def random_models() -> tuple[JepaWorldModel, Verifier]:
+def random_models(size: TransformerSize = PAPER) -> tuple[JepaWorldModel, Verifier]:
     model = models.build("lewm", "paper", SCALER).eval().requires_grad_(False)
     for block in model.dynamics[0].predictor.blocks:  # zero after initialisation: every block would be the identity
         nn.init.normal_(block.modulation.weight, std=0.02)
         nn.init.normal_(block.modulation.bias, std=0.1)
-    return model, Verifier(FlowConfig(model.config.latent_size, 1, SCALER.size, PAPER)).ready()
+    return model, Verifier(FlowConfig(model.config.latent_size, 1, SCALER.size, size)).ready()
 
 
 def compiled(model: JepaWorldModel, verifier: Verifier) -> tuple[JepaWorldModel, Verifier]:
@@ -134,13 +147,18 @@ class Contestant:
 
 
 def ours(
-    suffix: str, model: JepaWorldModel, verifier: Verifier, problem: Problem, search: CEM
+    suffix: str,
+    model: JepaWorldModel,
+    verifier: Verifier,
+    problem: Problem,
+    search: CEM,
+    precision: PrecisionName = "float32",
 ) -> dict[str, Contestant]:
     rollouts, inferences = Calls(model.rollout), Calls(verifier.infer)
     model.rollout, verifier.infer = rollouts, inferences  # pyright: ignore[reportAttributeAccessIssue]
 
     def contestant(cost: Cost, inferences: Calls | None = None) -> Contestant:
-        planner = Planner(model, cost, search, horizon=HORIZON)
+        planner = Planner(model, cost, search, horizon=HORIZON, precision=precision)
         return Contestant(lambda: planner.solve(problem), rollouts, inferences)
 
     return {"Original" + suffix: contestant(goal_cost()), "ACID" + suffix: contestant(acid_cost(verifier), inferences)}
@@ -158,6 +176,26 @@ def largest_cost_difference(model: JepaWorldModel, other: peer.Peer, image: Tens
         imagined = model.rollout(model.encode(image[None]), candidates[None])[0, :, -1]
         costs = (imagined - model.encode(goal[None])).square().sum((-2, -1))
     return (costs - other.costs(image, goal, candidates)).abs().max().item()
+
+
+def narrow_costs(model: JepaWorldModel, verifier: Verifier, problem: Problem, search: CEM) -> Iterator[str]:
+    """How ACID's costs of the first candidates, which are the same, differ from those in single precision."""
+
+    def costs(precision: PrecisionName) -> Tensor:
+        seen: list[Iteration] = []
+        watch = {"precision": precision, "observer": seen.append}
+        Planner(model, acid_cost(verifier), search, horizon=HORIZON, **watch).solve(problem)
+        return seen[0].total[0]
+
+    single = costs("float32")
+    for precision in NARROW:
+        narrow = costs(precision)
+        ranks = torch.stack([single, narrow]).argsort().argsort().float()
+        same = len(set.intersection(*(set(one.argsort()[: search.elites].tolist()) for one in (single, narrow))))
+        yield (
+            f"{precision} and float32, the same candidates: rank correlation of ACID's costs "
+            f"{torch.corrcoef(ranks)[0, 1]:.3f}, {same} of {search.elites} elites the same"
+        )
 
 
 @dataclass(frozen=True)

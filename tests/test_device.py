@@ -15,6 +15,7 @@ from acid.device import device_of, resolve_device
 from acid.errors import AcidError, PlanningError
 from acid.planning import CEM, ICEM, MPPI, SEARCHES, Arc, Gradient, Planner, Search, Shooting, StraightLine, acid_cost
 from acid.planning.finite import FiniteCheck
+from acid.planning.observer import Iteration
 from acid.planning.search import Outcome
 from acid.planning.timing import Stopwatch
 from acid.types import ActionScaler, Problem
@@ -204,6 +205,18 @@ def test_bfloat16_plans_in_single_precision_around_narrow_networks(search: Searc
     full = Planner(parts()[0], acid_cost(verifier, 0.3), search, horizon=HORIZON).plan(*observations())
     assert not torch.equal(plan.imagined, full.imagined)
     torch.testing.assert_close(plan.costs["goal"], full.costs["goal"], rtol=0.2, atol=0.2)
+
+
+def test_mixed_precision_imagines_in_single_and_judges_in_bfloat16() -> None:
+    model, verifier = parts()
+    shown: list[Iteration] = []
+    for precision in ("float32", "mixed"):
+        search, watch = CEM(samples=16, iterations=1, elites=4), {"precision": precision, "observer": shown.append}
+        Planner(model, acid_cost(verifier, 0.3), search, horizon=HORIZON, **watch).plan(*observations())
+    single, mixed = (iteration.terms for iteration in shown)
+    assert torch.equal(mixed["goal"], single["goal"])
+    assert not torch.equal(mixed["consistency"], single["consistency"])
+    torch.testing.assert_close(mixed["consistency"], single["consistency"], rtol=0.05, atol=0.05)
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ class Device:
 class Compute(Device):
     """Where networks run that plan, and how precisely."""
 
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """auto: float32."""
+    precision: Literal["auto", "float32", "bfloat16", "mixed"] = "auto"
+    """auto: float32. mixed: the world model in float32, the verifier in bfloat16."""
 
     def options(self) -> dict[str, Any]:
         """As keywords of what plans."""

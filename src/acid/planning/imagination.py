@@ -50,7 +50,7 @@ class Imagination:
         start, now = rows.take(self.problem.start), rows.take(self.problem.now)
         past = self.problem.past_actions
         known: dict[str, Any] = {} if past is None else {"past_actions": rows.take(past)}
-        with self.stopwatch.measure("rollout"), self.precision.computing(actions.device):
+        with self.stopwatch.measure("rollout"), self.precision.imagining(actions.device):
             parts = [
                 self._rollout(start, now, part, known if seeds is None else {**known, "seeds": seeds})
                 for seeds in self._seeds(rows, iteration)

@@ -39,12 +39,12 @@ class Objective:
         parts = []
         for part in actions.split(world.width(actions), dim=1):  # what is imagined of one part is gone before the next
             trajectory = self.imagine(part, rows, iteration)
-            with world.precision.computing(actions.device):
+            with world.precision.judging(actions.device):
                 parts.append(self.cost.values(trajectory, goal, repeats=world.repeats, stopwatch=world.stopwatch))
         values = (
             parts[0] if len(parts) == 1 else {name: torch.cat([one[name] for one in parts], 1) for name in parts[0]}
         )
-        with world.precision.computing(actions.device):
+        with world.precision.judging(actions.device):
             evaluation = self.cost.weigh(values)
         self.finite.add(evaluation, rows, iteration)
         return evaluation
@@ -79,12 +79,12 @@ class Objective:
     def evaluate(self, cost: Cost, trajectory: Trajectory, rows: Rows) -> Evaluation:
         """What a cost says about imagined trajectories [R, repeats·N, ...]."""
         world = self.imagination
-        with world.precision.computing(trajectory.actions.device):
+        with world.precision.judging(trajectory.actions.device):
             goal = rows.take(world.problem.goal)
             return cost.evaluate(trajectory, goal, repeats=world.repeats, stopwatch=world.stopwatch)
 
     def describe(self, trajectory: Trajectory) -> Description:
         """What every term of the cost says about one trajectory per problem [B, repeats, ...]."""
         world = self.imagination
-        with world.precision.computing(trajectory.actions.device):
+        with world.precision.judging(trajectory.actions.device):
             return self.cost.describe(trajectory, world.problem.goal, repeats=world.repeats, stopwatch=world.stopwatch)

@@ -47,7 +47,8 @@ class Planner:
         of the model nothing has to be moved.
     proposal: where a search starts if `plan` is given no `initial`.
     observer: called with every `Iteration` of every search; it sees copies, so plans are the same without it.
-    precision: "float32" computes as the model is; "bfloat16" runs encoder, rollout and cost terms under autocast.
+    precision: "float32" computes as the model is; "bfloat16" runs encoder, rollout and cost terms under autocast,
+        "mixed" the cost terms only.
 
     Problems are moved to the device of the model, observations and latents take the precision of its weights, and plans
     stay on the device.
@@ -227,7 +228,7 @@ class Planner:
         check_offers("the model of a planner", self.model, "encode")
         seen = as_tensors(observation, self.model)
         device = device_of(self.model) or getattr(seen, "device", torch.device("cpu"))  # a dict has none
-        with self.precision.computing(device):
+        with self.precision.imagining(device):
             found = self.model.encode(seen)
         check_tensor("what encode returns", found)
         latent = self.precision.latent(found)
@@ -240,7 +241,7 @@ class Planner:
     ) -> Start:
         """Checked, in at least single precision; candidates are searched and costs summed in it."""
         if initial is not None and not isinstance(initial, Tensor):
-            with stopwatch.measure("proposal"), self.precision.computing(problem.now.device):
+            with stopwatch.measure("proposal"), self.precision.imagining(problem.now.device):
                 start = initial(self.model, problem, self.horizon, streams)
             return Start(
                 self._variables("the mean of the proposal", start.mean, problem),
