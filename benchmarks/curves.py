@@ -4,7 +4,7 @@ Le-WM and its verifier with random weights, one thread. Times are processor seco
 repetitions that take turns. They include the rollout of the plan that the iteration ends with. Memory is what tensors
 hold at most at once, besides the networks.
 
-    python benchmarks/curves.py [--scale lite] [--most 1000] [--repeats 5]
+    python benchmarks/curves.py [--scale lite] [--most 1000] [--rows N=3000 H=10] [--repeats 5]
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ def main() -> None:
     parser.add_argument("--scale", choices=models.KINDS["lewm"].presets, default="paper", help="of the world model")
     parser.add_argument("--verifier", choices=SIZES, help="default: as the world model")
     parser.add_argument("--most", type=int, default=3000, help="leave out rows of more candidates B·N than this")
+    every = [f"{letter}={value}" for letter, values in CURVES.items() for value in values]
+    parser.add_argument("--rows", nargs="+", choices=every, default=every, metavar="LETTER=NUMBER", help="default: all")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -46,11 +48,11 @@ def main() -> None:
         "|---" * 6 + "|",
         sep="\n",
     )
-    for letter, values in CURVES.items():
-        for value in values:
-            sizes = USUAL | {letter: value}
-            if sizes["N"] * sizes["B"] <= options.most:
-                print(row(model, costs, sizes, f"{letter} {value}", options.repeats), flush=True)
+    for name in options.rows:
+        letter, value = name.split("=")
+        sizes = USUAL | {letter: int(value)}
+        if sizes["N"] * sizes["B"] <= options.most:
+            print(row(model, costs, sizes, f"{letter} {value}", options.repeats), flush=True)
 
 
 def row(model: models.LearnedWorldModel, costs: dict[str, Cost], sizes: dict[str, int], name: str, repeats: int) -> str:
