@@ -1,4 +1,4 @@
-"""An evaluation agent hands its pixels to the device of its model."""
+"""An evaluation agent does all of its work on the device of its model."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import pytest
 import torch
 from fake_cuda import CUDA, as_cuda, fake_cuda
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import DataDependentOutputException
 
 from acid.evaluation import PlanningAgent, Situation
-from acid.planning import CEM, Planner, acid_cost
-from acid.types import ActionScaler
+from acid.planning import CEM, Controller, Planner, acid_cost
+from acid.planning.finite import FiniteCheck
+from acid.planning.timing import Stopwatch
+from acid.types import ActionScaler, Plan, Problem
 from acid.verifier import FlowConfig, TransformerSize, Verifier
 
 SCALER = ActionScaler((0.0,), (1.0,))
@@ -41,7 +42,13 @@ class World(nn.Module):
         return torch.stack(states, 2).unsqueeze(-2)
 
 
-def test_pixels_go_to_the_device_of_the_model() -> None:
+def test_an_agent_works_on_the_device_of_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of `act` but what reads numbers back: the checks around a search, and the actions at the end."""
+    plans: list[Plan] = []
+    monkeypatch.setattr(Problem, "check", lambda self, action_size: None)
+    monkeypatch.setattr(FiniteCheck, "finish", lambda self: None)
+    monkeypatch.setattr(Stopwatch, "wait", lambda self, device: None)
+    monkeypatch.setattr(Controller, "actions", lambda self, plan: plans.append(plan) or np.zeros((2, 3, 1)))
     torch.manual_seed(0)
     world = World().requires_grad_(False)
     verifier = Verifier(FlowConfig(4, 1, 1, TransformerSize(12, 1, 2)), SCALER).ready()
@@ -49,7 +56,9 @@ def test_pixels_go_to_the_device_of_the_model() -> None:
     with fake_cuda() as mode:
         moved = as_cuda(world, mode)
         planner = Planner(moved, acid_cost(as_cuda(verifier, mode)), CEM(6, 2, 2), horizon=3)
-        with pytest.raises(DataDependentOutputException):  # there are no numbers to check or to read back here
-            PlanningAgent(planner).act(situation)
-    assert moved.seen_on
+        decision = PlanningAgent(planner).act(situation)
+        assert decision.gap is not None
+        found = [plans[0].actions, plans[0].imagined, decision.goal_cost, decision.gap(situation.goals)]
+    assert {tensor.device for tensor in found if tensor is not None} == {CUDA}
+    assert len(moved.seen_on) == 4
     assert set(moved.seen_on) == {CUDA}

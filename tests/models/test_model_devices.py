@@ -9,7 +9,10 @@ from torch._subclasses.fake_tensor import DynamicOutputShapeException
 
 from acid import models
 from acid.models import KINDS, Batch, LearnedWorldModel
+from acid.models.compact import CompactLoss, CompactLossConfig, CompactTokenizer, lite
+from acid.models.dinowm import DinoWorldModel
 from acid.types import ActionScaler
+from acid.verifier import ActionFlow, FlowConfig, TransformerSize, flow_matching_loss
 
 SIZES = {"lewm": 2, "pldm": 2, "dinowm": 4, "nwm": 3}  # numbers of an environment action
 
@@ -26,10 +29,9 @@ def test_encoding_and_imagining_stay_on_the_device(kind: str) -> None:
     observation, _, actions = model.fake_input()
     with fake_cuda() as mode, torch.no_grad():
         moved = as_cuda(model, mode)
-        if kind == "dinowm":  # its frozen encoder is not part of the module: it moves when it is asked
-            latents = torch.empty(len(actions), moved.tokens, moved.config.latent_size, device=CUDA)
-        else:
-            latents = moved.encode(cuda_tensor(observation, mode))
+        if isinstance(moved, DinoWorldModel):  # its frozen encoder is not part of the module
+            moved.encoder.network = as_cuda(moved.encoder.network, mode)
+        latents = moved.encode(cuda_tensor(observation, mode))
         imagined = moved.rollout(latents, cuda_tensor(actions, mode))
         assert latents.device == imagined.device == CUDA
         assert imagined.shape[:3] == actions.shape[:3]
@@ -61,3 +63,26 @@ def test_a_training_step_stays_on_the_device(kind: str) -> None:
         gradients = [p.grad for p in moved.parameters() if p.requires_grad and p.grad is not None]
         assert gradients
         assert all(gradient.device == CUDA for gradient in gradients)
+
+
+def test_a_step_of_a_verifier_stays_on_the_device() -> None:
+    flow = ActionFlow(FlowConfig(6, 2, 3, TransformerSize(12, 1, 2), conditions=4))
+    with fake_cuda() as mode:
+        moved = as_cuda(flow, mode)
+        latents, actions = (torch.zeros(*shape, device=CUDA) for shape in ((5, 2, 6), (5, 3)))
+        condition = torch.zeros(5, dtype=torch.long, device=CUDA)
+        loss = flow_matching_loss(moved, latents, latents, actions, condition)
+        loss.backward()
+        assert {loss.device, moved.to_velocity.weight.grad.device} == {CUDA}
+        assert moved.infer(latents, latents, condition, steps=3).device == CUDA
+
+
+def test_a_step_of_a_tokenizer_stays_on_the_device() -> None:
+    made = CompactTokenizer(lite())
+    pixels = torch.zeros(2, 64, 64, 3, dtype=torch.uint8)
+    with fake_cuda() as mode:
+        moved = as_cuda(made, mode)
+        losses = CompactLoss(CompactLossConfig())(moved, cuda_tensor(pixels, mode))
+        losses["loss"].backward()
+        drawn = moved.decode(moved.encode(cuda_tensor(pixels, mode)))
+        assert {losses["loss"].device, moved.qformer.queries.grad.device, drawn.device} == {CUDA}
