@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -82,34 +83,25 @@ def test_wrong_images_are_refused(lpips: LPIPS) -> None:
         lpips.distance(lpips.features(images(2)), lpips.features(images(3)))
 
 
-def test_both_ways_are_named_without_weights(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_weights_are_told_with_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(LpipsError, match=r"acid-planning\[navigation\].*lpips together with a torchvision"):
+    with pytest.raises(LpipsError, match=r"no weights of LPIPS are installed; run: .*acid-planning\[navigation\]"):
         load_lpips()
 
 
-def test_the_lpips_package_and_torchvisions_cache_are_read(
-    lpips: LPIPS, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Both files in their own layouts, made from the weights that are installed here."""
-    package = tmp_path / "lpips"
-    (package / "weights" / "v0.1").mkdir(parents=True)
-    heads = {f"lin{i}.model.1.weight": 2 * head.view(1, -1, 1, 1) for i, head in enumerate(lpips.heads)}
-    torch.save(heads, package / "weights" / "v0.1" / "alex.pth")
-    (tmp_path / "checkpoints").mkdir()
-    trunk = {
-        f"features.{number}.{name}": getattr(layer, name).clone()
-        for number, layer in zip((0, 3, 6, 8, 10), lpips.trunk, strict=True)
-        for name in ("weight", "bias")
-    }
-    torch.save({**trunk, "classifier.1.weight": torch.zeros(2)}, tmp_path / "checkpoints" / "alexnet-owt-7be5be79.pth")
-    monkeypatch.setattr(module.torch.hub, "get_dir", lambda: str(tmp_path))
-    packaged = module._packaged
-    monkeypatch.setattr(
-        module, "_packaged", lambda name, file: package / file if name == "lpips" else packaged(name, file)
-    )
+def test_damaged_weights_are_refused(lpips: LPIPS, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A package of the same layout, whose file holds doubled heads, other tensors, or no tensors."""
+    file = tmp_path / "weights" / "lpips_alex_v0.1.pt"
+    file.parent.mkdir()
+    spec = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: spec)
+    trunk = [{"weight": layer.weight.clone(), "bias": layer.bias.clone()} for layer in lpips.trunk]
+    torch.save({"trunk": trunk, "lin": [2 * head for head in lpips.heads]}, file)
     a, b = images(1), images(1, seed=1)
     assert float(load_lpips()(a, b)) == pytest.approx(2 * float(lpips(a, b)), rel=1e-5)
-    (package / "weights" / "v0.1" / "alex.pth").write_bytes(b"damaged")
-    with pytest.raises(LpipsError, match=r"alex\.pth is truncated, damaged or holds more than tensors"):
+    torch.save({"trunk": trunk[:2], "lin": list(lpips.heads)}, file)
+    with pytest.raises(LpipsError, match=r"are not those of AlexNet 0\.1"):
+        load_lpips()
+    file.write_bytes(b"damaged")
+    with pytest.raises(LpipsError, match=r"alex_v0\.1\.pt is truncated, damaged or holds more than tensors"):
         load_lpips()

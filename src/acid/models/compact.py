@@ -25,7 +25,7 @@ from acid.models.patch_encoders import PatchEncoder, PatchEncoderConfig, digest,
 from acid.models.stored import StoredNetwork
 from acid.models.vqgan import VQGAN, VQGANConfig
 from acid.nn.fsq import FSQ
-from acid.nn.pictures import Perceptual
+from acid.nn.pictures import Perceptual, check_pixels
 from acid.nn.unmasking import Unmasking, gumbel, random_mask, unmask
 
 LEVELS = (8, 8, 8, 5, 5, 5)  # 64 000 codes
@@ -392,11 +392,7 @@ class CompactTokenizer(StoredNetwork):
 
     def quantise(self, pixels: Tensor) -> Tensor:
         """uint8 pixels [M, S, S, 3] to codes [M, P, D] that gradients pass through."""
-        side = self.config.image_size
-        if pixels.dtype != torch.uint8 or tuple(pixels.shape[1:]) != (side, side, 3):
-            raise ShapeError(
-                f"the tokenizer takes uint8 images [..., {side}, {side}, 3], got {pixels.dtype} {list(pixels.shape)}"
-            )
+        check_pixels("the tokenizer", pixels, self.config.image_size)
         return self.quantiser(self.qformer(self.encoder(pixels)))
 
     @torch.no_grad()

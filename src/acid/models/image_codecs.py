@@ -12,8 +12,9 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from acid.errors import CheckpointError, ShapeError, look_up
+from acid.errors import CheckpointError, look_up
 from acid.models.patch_encoders import digest, from_transformers
+from acid.nn.pictures import check_pixels
 
 
 @dataclass(frozen=True)
@@ -23,9 +24,7 @@ class CodecConfig:
     name: str = "vqgan16"
     image_size: int = 224
     source: str | None = None  # a folder in the layout of transformers, or a hub name that is in its cache
-    digest: str | None = (
-        None  # of the weights; filled in by the tokenizer that uses them, and checked when it is loaded
-    )
+    digest: str | None = None  # of the weights; filled in by the tokenizer, and checked when it is loaded
 
 
 class CodecNetwork(Protocol):
@@ -65,11 +64,7 @@ class ImageCodec:
 
     @torch.no_grad()
     def encode(self, pixels: Tensor) -> Tensor:
-        side = self.config.image_size
-        if pixels.dtype != torch.uint8 or tuple(pixels.shape[1:]) != (side, side, 3):
-            raise ShapeError(
-                f"the codec takes uint8 images [M, {side}, {side}, 3], got {pixels.dtype} {list(pixels.shape)}"
-            )
+        check_pixels("the codec", pixels, self.config.image_size)
         images = pixels.permute(0, 3, 1, 2).float() / 127.5 - 1
         return self._on(pixels.device).encode(images).flatten(1)
 

@@ -18,10 +18,8 @@ from acid.models.contract import LearnedWorldModel
 from acid.nn.batch_norm import BatchNorm1d, BatchNorm2d
 from acid.nn.causal import CausalConfig, CausalTransformer
 from acid.nn.encoders import ConvConfig, EncoderConfig, ViTConfig, build_encoder
+from acid.nn.pictures import check_pixels, imagenet
 from acid.types import ActionScaler
-
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 @dataclass(frozen=True)
@@ -147,8 +145,8 @@ class JepaWorldModel(LearnedWorldModel):
             self.projector = Projector(config.encoder.width, config.projector_width, config.latent_size)
         self.standard = BatchNorm1d(config.latent_size, affine=False) if config.standardise else nn.Identity()
         self.dynamics = cast("Sequence[Dynamics]", nn.ModuleList(Dynamics(config) for _ in range(config.ensemble)))
-        self.register_buffer("pixel_mean", torch.tensor(IMAGENET_MEAN).view(3, 1, 1) * 255, persistent=False)
-        self.register_buffer("pixel_std", torch.tensor(IMAGENET_STD).view(3, 1, 1) * 255, persistent=False)
+        for name, values in zip(("pixel_mean", "pixel_std"), imagenet(255), strict=True):
+            self.register_buffer(name, values, persistent=False)
 
     @property
     def observation_size(self) -> int:
@@ -157,10 +155,7 @@ class JepaWorldModel(LearnedWorldModel):
     def embed(self, pixels: Tensor) -> Tensor:
         """uint8 pixels [..., S, S, 3] to embeddings [..., D]."""
         side = self.observation_size
-        if pixels.dtype != torch.uint8 or tuple(pixels.shape[-3:]) != (side, side, 3):
-            raise ShapeError(
-                f"the encoder takes uint8 images [..., {side}, {side}, 3], got {pixels.dtype} {list(pixels.shape)}"
-            )
+        check_pixels("the encoder", pixels, side)
         images = pixels.reshape(-1, side, side, 3)
         if self._frames_at_once is None:
             features = self._see(images)

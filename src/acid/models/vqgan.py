@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acid.errors import ShapeError
+from acid.nn.pictures import check_pixels
 
 GROUPS = 32  # of channels that are normalised together
 
@@ -56,11 +57,7 @@ class VQGAN(nn.Module):
 
     @torch.no_grad()
     def encode(self, pixels: Tensor) -> Tensor:
-        side = self.config.image_size
-        if pixels.dtype != torch.uint8 or tuple(pixels.shape[1:]) != (side, side, 3):
-            raise ShapeError(
-                f"the codec takes uint8 images [M, {side}, {side}, 3], got {pixels.dtype} {list(pixels.shape)}"
-            )
+        check_pixels("the codec", pixels, self.config.image_size)
         found = self.encoder(pixels.permute(0, 3, 1, 2).float() / 255).flatten(2).transpose(1, 2)
         return torch.cdist(found, self.book.expand(len(found), -1, -1)).argmin(-1)
 

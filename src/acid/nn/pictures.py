@@ -1,4 +1,4 @@
-"""Distances between pictures [..., S, S, 3] with values in 0..1."""
+"""Pixels as networks take them, and distances between pictures [..., S, S, 3] with values in 0..1."""
 
 from __future__ import annotations
 
@@ -7,8 +7,23 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from acid.errors import ShapeError
+
 Perceptual = Callable[[Tensor, Tensor], Tensor]  # planes [M, 3, S, S] in 0..1, twice, to distances [M], e.g. LPIPS
 AT_ONCE = 128  # pictures compared at once
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of images from 0 to 1
+
+
+def check_pixels(what: str, pixels: Tensor, side: int) -> None:
+    """A ShapeError unless these are uint8 [..., side, side, 3]; `what` takes them."""
+    if pixels.dtype != torch.uint8 or pixels.dim() < 4 or tuple(pixels.shape[-3:]) != (side, side, 3):
+        raise ShapeError(f"{what} takes uint8 images [..., {side}, {side}, 3], got {pixels.dtype} {list(pixels.shape)}")
+
+
+def imagenet(scale: float = 1.0) -> tuple[Tensor, Tensor]:
+    """ImageNet's mean and deviation [3, 1, 1], of images from 0 to `scale`."""
+    mean, std = (torch.tensor(values).view(3, 1, 1) * scale for values in (IMAGENET_MEAN, IMAGENET_STD))
+    return mean, std
 
 
 def psnr(images: Tensor, others: Tensor) -> Tensor:
