@@ -49,11 +49,16 @@ class Condition:
     search_of: Callable[[SearchSpec], SearchSpec] = _as_given  # the search that it makes of the one that is asked for
     choose: Chooser | int | None = None  # from a pool: what ranks the candidates, or the number of one of them
     agent: Callable[[Bench], Agent] | None = None
-    needs: tuple[str, ...] = ("model", "verifier")  # parts of a cell
+    parts: tuple[str, ...] = ("model", "verifier")  # of a cell, that it needs besides a policy to start from
     lambda_of: str | None = None  # another condition whose λ is used
     borrows: bool = False  # the verifier is that of another world model of the task, see `Cell.lender`
     disturb: Callable[[Agent, Bench], Agent] | None = None  # what happens to the agent
     refuses: Refusal = _always
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The parts of a cell without which it cannot be run."""
+        return (*self.parts, "policy") if self.proposes else self.parts
 
     @property
     def weighted(self) -> bool:
@@ -308,7 +313,6 @@ _ALL = (
         "proposal",
         Look("Proposal", "#117733", "s"),
         proposes=True,
-        needs=("model", "verifier", "policy"),
         refuses=_refuse_proposal,
     ),
     Condition(
@@ -316,7 +320,6 @@ _ALL = (
         Look("Proposal + ACID", "#004488", "o"),
         _ALL_DIRECTIONS,
         proposes=True,
-        needs=("model", "verifier", "policy"),
         lambda_of="acid",
         refuses=_refuse_proposal,
     ),
@@ -327,7 +330,6 @@ _ALL = (
         search_of=lambda spec: SearchSpec(
             "shooting", 1, horizon=spec.horizon, execute=spec.execute, shrinks=spec.shrinks
         ),
-        needs=("model", "verifier", "policy"),
         refuses=_refuse_proposal,
     ),
     Condition("prior", Look("Prior mean", "#b5b5b5", "v"), choose=0),  # candidate 0 is the mean of what is searched
@@ -338,14 +340,14 @@ _ALL = (
         Look("No-op", "#b5b5b5", "v"),
         searches=False,
         agent=lambda bench: NoOpAgent(bench.task.idle_action),
-        needs=(),
+        parts=(),
     ),
     Condition(
         "random",
         Look("Random", "#cc79a7", "x"),
         searches=False,
         agent=lambda bench: RandomAgent(*bench.task.action_bounds),
-        needs=(),
+        parts=(),
         refuses=lambda bench: "plans there are paths; use 'chance'" if bench.setup.judges_paths else None,
     ),
     Condition(
@@ -353,7 +355,7 @@ _ALL = (
         Look("Policy", "#009e73", "D"),
         searches=False,
         agent=_policy,
-        needs=("model", "policy"),
+        parts=("model", "policy"),
         refuses=_refuse_policy,
     ),
 )

@@ -68,15 +68,6 @@ def push(positions: np.ndarray, radii: np.ndarray, action: np.ndarray, physics: 
     return places
 
 
-def evolve(
-    positions: np.ndarray, velocities: np.ndarray, radii: np.ndarray, seconds: float, physics: Physics
-) -> tuple[np.ndarray, np.ndarray]:
-    """Positions and velocities [P, 3] after some time without a pusher; nothing is put to rest."""
-    places, speeds = np.array(positions, np.float64), np.array(velocities, np.float64)
-    _evolve(places, speeds, np.asarray(radii, np.float64), round(seconds / physics.substep), physics)
-    return places, speeds
-
-
 @_compiled()
 def _push(x, radii, action, ph):  # type: ignore[no-untyped-def]
     """The whole push, in place in x [P, 3]."""
@@ -119,20 +110,6 @@ def _push(x, radii, action, ph):  # type: ignore[no-untyped-def]
         if calm >= REST_STEPS and not is_near:
             asleep = True
             v[:] = 0
-
-
-@_compiled()
-def _evolve(x, v, radii, steps, ph):  # type: ignore[no-untyped-def]
-    count = len(x)
-    p = np.empty((count, 3))
-    pairs = np.empty((count * (count - 1) // 2, 2), np.int64)
-    touch = np.zeros((len(pairs), 4))
-    ground, side, pusher = np.zeros((count, 3)), np.zeros((count, 2)), np.zeros(7)
-    found = 0
-    for step in range(steps):
-        if step % SEARCH_EVERY == 0:
-            found = _search(x, radii, pairs, ph)
-        _substep(x, v, p, radii, pairs, found, touch, ground, side, pusher, False, ph)
 
 
 @_compiled()

@@ -45,6 +45,11 @@ class Directions:
         """How many of them two frames tell."""
         return sum(share < TOLD_BELOW for share in self.shares)
 
+    @property
+    def known(self) -> float:
+        """The same, each counted by the share of its variance that is inferred rightly."""
+        return sum(min(max(1 - share, 0.0), 1.0) for share in self.shares)
+
     def part(self, name: Part, *, like: Tensor) -> Tensor:
         """The axes of a part, as columns [A, k]: differences of actions times it are coordinates along them."""
         if name not in get_args(Part):

@@ -38,6 +38,7 @@ from acid.evaluation.table import interval, markdown
 from acid.planning import Adaptive, Planner, draw_pool
 from acid.tasks import Task
 from acid.types import Plan, Problem, Trajectory
+from acid.verifier import Directions
 from acid.views.card import PROBE, read_probes
 
 CANDIDATES = 24  # executed per problem
@@ -137,7 +138,7 @@ def diagnose(
             progress(len(measured), len(instances))
         ends = np.concatenate([np.stack([i.start_state, i.goal_state]) for i in instances])
         latents = bench.model.encode(observed(bench.model, render_states(task, ends)))
-    stored = cell.stored("model").metadata.get("validation", {})
+    stored, asked = cell.stored("model").metadata.get("validation", {}), torch.cat(actions)
     report, probe = cell.stored("verifier").metadata["report"], cell.root / PROBE
     return Diagnosis(
         task=cell.task,
@@ -146,8 +147,8 @@ def diagnose(
         probes=read_probes(probe) if probe.exists() else {},
         imagined_of_still={name: value for name, value in stored.items() if name.startswith("imagined_")},
         verifier_error=float(np.mean(report["one_step"])),
-        identified=_identified(torch.cat(actions), torch.cat(inferred)),
-        action_size=actions[0].shape[-1],
+        identified=Directions.measure(asked, asked - torch.cat(inferred)).known,
+        action_size=asked.shape[-1],
         dimensions=_dimensions(latents.float()),
         latent_size=latents.shape[-1],
         problems=measured,
@@ -219,17 +220,6 @@ def _gap(task: Task, bench: Bench, instance: Instance, plan: Plan) -> float:
     """‖z_H − ẑ_H‖² after the whole plan."""
     true, _ = _execute(task, bench, instance, plan.actions)
     return float((true[-1] - plan.imagined[0, -1]).square().sum())
-
-
-def _identified(actions: Tensor, inferred: Tensor) -> float:
-    """How many directions of actions [M, A] are inferred, each counted by the share of its variance that is explained.
-
-    Directions are those along which the error is uncorrelated, not single numbers: the verifier may know the sum of two
-    and nothing of their difference.
-    """
-    error, total = (x.T.cov().double() for x in (actions - inferred, actions))
-    shares = torch.linalg.eigvals(torch.linalg.pinv(total) @ error).real
-    return float((1 - shares).clamp(0, 1).sum())
 
 
 def _ratios(plan: Plan) -> tuple[float, float]:
