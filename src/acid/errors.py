@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import math
 import numbers
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -56,6 +57,17 @@ def check_offers(what: str, thing: object, *methods: str) -> None:
     for name in methods:
         if not callable(getattr(thing, name, None)):
             raise AcidError(f"{what} needs the method {name!r}, which a {type(thing).__name__} does not have")
+
+
+def need_package(
+    module: str, extra: str, what: str, failure: Callable[[str], AcidError] = AcidError, *, package: str = ""
+) -> Any:
+    """An optional module, imported; where it is missing, one sentence that says how to install it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        name = package or (error.name or module).partition(".")[0]
+        raise failure(f"{what} needs the package {name!r}; run: pip install 'acid-planning[{extra}]'") from error
 
 
 def named(entries: Iterable[Any], kind: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from acid import distributed
-from acid.errors import AcidError, CheckpointError, is_number, some
+from acid.errors import AcidError, CheckpointError, is_number, need_package, some
 from acid.files import (
     GrowingFile,
     clipped,
@@ -440,7 +440,9 @@ class _Metrics:
             path = folder / METRICS_FILE
             kept = [values for values in _logged(path) if values["step"] <= start]
             write_text(path, "".join(json.dumps(values) + "\n" for values in kept), TrainingError)
-            self._board = _open_tensorboard(folder) if tensorboard else None
+            if tensorboard:
+                boards = need_package("torch.utils.tensorboard", "tensorboard", "a board", package="tensorboard")
+                self._board = boards.SummaryWriter(folder)
             self._file = GrowingFile(path, TrainingError)
 
     @property
@@ -463,11 +465,3 @@ class _Metrics:
         for opened in (self._file, self._board):
             if opened:
                 opened.close()
-
-
-def _open_tensorboard(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError as error:
-        raise AcidError("TensorBoard is not installed; run: pip install 'acid-planning[tensorboard]'") from error
-    return SummaryWriter(folder)

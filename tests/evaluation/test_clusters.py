@@ -114,8 +114,20 @@ def test_errors_come_back_as_they_are_and_environments_stay(tmp_path: Path):
 @pytest.mark.parametrize(("engine", "package", "extra"), [(Ray(), "ray", "ray"), (Slurm(), "submitit", "slurm")])
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine, package, extra):
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(AcidError, match=rf"{package} is not installed; run: pip install 'acid-planning\[{extra}\]'"):
+    with pytest.raises(AcidError, match=rf"needs the package '{package}'; run: pip install 'acid-planning\[{extra}\]'"):
         engine.run(jobs(tmp_path, Walker()), lambda done, total: None)
+
+
+def test_a_cluster_that_does_not_answer_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    ray = SimpleNamespace(is_initialized=lambda: False, init=_give_up)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    for engine, told in ((Ray(), "Ray could not be started here"), (Ray("auto"), "no Ray cluster answers at 'auto'")):
+        with pytest.raises(AcidError, match=rf"{told} \(the node timed out\)"):
+            engine.run(jobs(tmp_path, Walker()), lambda done, total: None)
+
+
+def _give_up(**_: Any) -> None:
+    raise Exception("the node timed out")
 
 
 def test_a_machine_without_slurm_says_so(tmp_path: Path):

@@ -44,7 +44,9 @@ COMMANDS = {
     "inspect": Command("acid.cli.inspect:Inspect", "what a model and its verifier know, from recorded data", ("data",)),
     "card": Command("acid.cli.plan:Card", "write the model card of a cell", ("evaluation",)),
     "serve": Command("acid.cli.serve:Serve", "answer robots over the network with plans", ("evaluation", "serve")),
-    "calibrate": Command("acid.cli.serve:Calibrate", "find out when a plan is not to be trusted", ("evaluation",)),
+    "calibrate": Command(
+        "acid.cli.serve:Calibrate", "find out when a plan is not to be trusted", ("evaluation", "serve")
+    ),
     "doctor": Command("acid.cli.machine:Doctor", "say what is installed, and try drawing and planning", ()),
     "completion": Command("acid.cli.machine:Completion", "print what a shell needs to complete commands", ()),
 }

@@ -84,7 +84,6 @@ class Serve:
     compute: On = field(default_factory=Compute)
 
     def run(self) -> None:
-        _need_packages()
         from acid.serving import Limits, PolicyServer, checked_port, run_server
 
         bounds = self.limits
@@ -135,19 +134,11 @@ class Calibrate:
     def run(self) -> None:
         import torch
 
-        _need_packages()
         torch.set_num_threads(1)
         offer = self.planner.offer(self.where, self.compute)
         with bar(f"calibrate {self.where.task}", "plan") as progress:
             found = offer.calibrate(episodes=self.episodes, level=self.level, progress=progress)
         print(f"{found}\nwrote {offer.trust_file}")
-
-
-def _need_packages() -> None:
-    try:
-        import acid.serving  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise AcidError(f"serving needs the package {error.name!r}; run: pip install 'acid-planning[serve]'") from error
 
 
 def _read_goal(path: Path, shape: tuple[int, ...]) -> np.ndarray:

@@ -7,16 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from acid.errors import DataError
+from acid.errors import DataError, need_package
 
 
 def pillow() -> Any:
     """The module `PIL.Image`."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise DataError("reading images needs Pillow: pip install 'acid-planning[robots]'") from error
-    return Image
+    return need_package("PIL.Image", "robots", "reading images", DataError, package="pillow")
 
 
 def open_image(encoded: bytes) -> Any:

@@ -7,7 +7,6 @@ action, proprio, ...        lists of fixed length
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +18,7 @@ from acid.data._hdf5 import EPISODE_INDEX, INDEX_COLUMNS
 from acid.data.arrow import as_numbers
 from acid.data.images import frame, open_image
 from acid.data.writer import Source
-from acid.errors import DataError
+from acid.errors import DataError, need_package
 from acid.files import reason
 
 
@@ -69,10 +68,7 @@ def _table(path: Path) -> Path:
 
 
 def _open(path: Path) -> Any:
-    try:
-        lance: Any = importlib.import_module("lance")
-    except ImportError as error:
-        raise DataError("Lance tables need pylance: pip install 'acid-planning[lance]'") from error
+    lance = need_package("lance", "lance", "a Lance table", DataError, package="pylance")
     try:
         return lance.dataset(str(path))
     except Exception as error:  # it lets those of Rust pass

@@ -23,7 +23,7 @@ import numpy as np
 from acid.data.arrow import as_numbers
 from acid.data.images import frame, open_image, pillow
 from acid.data.writer import Source
-from acid.errors import DataError, did_you_mean, is_number, some
+from acid.errors import DataError, did_you_mean, is_number, need_package, some
 from acid.files import clipped, existing, read_json_object, reason
 
 SIZE = 64  # px, unless something else is asked for
@@ -221,13 +221,13 @@ def _column_name(key: str) -> str:
     return "proprio" if key == STATE else key.removeprefix("observation.").replace(".", "_")
 
 
+def _need(module: str) -> Any:
+    return need_package(module, "robots", "a LeRobot dataset", DataError)
+
+
 def _parquet(file: Path, columns: list[str] | None = None, episode: int | None = None) -> Any:
     """A table, or the rows of one episode of it."""
-    try:
-        import pyarrow
-        import pyarrow.parquet as parquet
-    except ImportError as error:
-        raise DataError("LeRobot datasets need pyarrow and av: pip install 'acid-planning[robots]'") from error
+    parquet, pyarrow = (_need(module) for module in ("pyarrow.parquet", "pyarrow"))
     if not file.is_file():
         raise DataError(f"{file} is missing; fetch the whole dataset")
     existing(file)
@@ -240,11 +240,7 @@ def _parquet(file: Path, columns: list[str] | None = None, episode: int | None =
 
 def _video(file: Path, start: float, count: int, fps: float, size: int) -> np.ndarray:
     """The `count` frames from `start` seconds on; as many as there are, if fewer."""
-    try:
-        import av
-        from av.error import FFmpegError
-    except ImportError as error:
-        raise DataError("LeRobot datasets need pyarrow and av: pip install 'acid-planning[robots]'") from error
+    av = _need("av")
     if not file.is_file():
         raise DataError(f"{file} is missing; fetch the whole dataset")
     found: list[np.ndarray] = []
@@ -259,6 +255,6 @@ def _video(file: Path, start: float, count: int, fps: float, size: int) -> np.nd
                     found.append(frame(pillow().fromarray(picture.to_ndarray(format="rgb24")), size))
                 if len(found) == count:
                     break
-    except (FFmpegError, LookupError, ValueError, OSError, ArithmeticError) as error:
+    except (av.FFmpegError, LookupError, ValueError, OSError, ArithmeticError) as error:
         raise DataError(f"{file} cannot be decoded ({reason(error)}); fetch it again") from error
     return np.stack(found) if found else np.empty((0, size, size, 3), np.uint8)

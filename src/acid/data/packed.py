@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from acid.errors import AcidError, DataError
+from acid.errors import AcidError, DataError, need_package
 from acid.files import clipped, existing, reason, writing
 
 SUFFIX, TAR = ".zst", ".tar.zst"
@@ -105,11 +105,9 @@ class _Unpacking(io.RawIOBase):
     """What a packed file becomes, to be read once, as long as that is not absurdly much."""
 
     def __init__(self, packed: BinaryIO, path: Path, folder: Path) -> None:
-        self._stream = (
-            _zstandard()
-            .ZstdDecompressor(max_window_size=MOST_WINDOW)
-            .stream_reader(packed, read_across_frames=True, closefd=False)
-        )
+        zstandard = need_package("zstandard", "data", f"a {SUFFIX} file", DataError)
+        decompressor = zstandard.ZstdDecompressor(max_window_size=MOST_WINDOW)
+        self._stream = decompressor.stream_reader(packed, read_across_frames=True, closefd=False)
         self._path, self._folder = path, folder
         self._left = max(AT_LEAST, MOST_TIMES * os.fstat(packed.fileno()).st_size)
 
@@ -138,11 +136,3 @@ class _Unpacking(io.RawIOBase):
         while len(pieces) < size and (more := super().read(min(PIECE, size - len(pieces)))):
             pieces += more
         return bytes(pieces)
-
-
-def _zstandard() -> Any:
-    try:
-        import zstandard
-    except ImportError as error:
-        raise DataError(f"{SUFFIX} files need the package zstandard; run: pip install 'acid-planning[data]'") from error
-    return zstandard

@@ -7,7 +7,6 @@ the driver is, the same command goes on from the rows that were written.
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import tempfile
 import time
@@ -17,10 +16,10 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from acid.errors import AcidError
+from acid.errors import AcidError, need_package
 from acid.evaluation.jobs import Job, Progress
 from acid.evaluation.rows import Row, read_rows
-from acid.files import replacing
+from acid.files import reason, replacing
 
 RETRIES = 3  # of a piece of work whose worker is lost
 POLL = 0.5  # s
@@ -66,7 +65,7 @@ class Ray(Cluster):
     processes: int = 2
 
     def map(self, function: Callable[..., Any], items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
-        ray = _package("ray", "ray")
+        ray = need_package("ray", "ray", "a Ray cluster")
         with self._connected(ray):
             remote = ray.remote(num_cpus=1, max_retries=RETRIES)(_guarded)
             waiting = {remote.remote(function, *item): number for number, item in enumerate(items)}
@@ -97,8 +96,9 @@ class Ray(Cluster):
         here = {"num_cpus": self.processes, "include_dashboard": False} if self.address is None else {}
         try:
             ray.init(address=self.address, log_to_driver=False, logging_level="ERROR", **here)
-        except (ConnectionError, ValueError) as error:
-            raise AcidError(f"no Ray cluster answers at {self.address!r} ({error})") from error
+        except Exception as error:  # Ray has no error of its own for this: some are bare
+            tried = "Ray could not be started here" if here else f"no Ray cluster answers at {self.address!r}"
+            raise AcidError(f"{tried} ({reason(error)})") from error
         try:
             yield
         finally:
@@ -119,7 +119,7 @@ class Slurm(Cluster):
     cluster: str = "slurm"
 
     def map(self, function: Callable[..., Any], items: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, Any]]:
-        submitit = _package("submitit", "slurm")
+        submitit = need_package("submitit", "slurm", "Slurm")
         try:
             executor = submitit.AutoExecutor(self.folder / "%j", cluster=self.cluster)
             executor.update_parameters(**{"cpus_per_task": 1, "timeout_min": 60, "name": "acid"} | dict(self.settings))
@@ -182,10 +182,3 @@ def _result(value: Any) -> Any:
     if isinstance(value, AcidError):
         raise value
     return value
-
-
-def _package(name: str, extra: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise AcidError(f"{name} is not installed; run: pip install 'acid-planning[{extra}]'") from error

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from acid import checkpoint, models
-from acid.errors import CheckpointError, is_number, some
+from acid.errors import CheckpointError, is_number, need_package, some
 from acid.evaluation import Cell, SearchSpec
 from acid.evaluation.kits import kit_of
 from acid.files import clipped, read_json_object, write_text, writing
@@ -242,10 +242,7 @@ def _lambdas(folder: Path) -> dict[str, float]:
 
 
 def _hub() -> Any:
-    try:
-        hub: Any = importlib.import_module("huggingface_hub")
-    except ImportError as error:
-        raise CheckpointError("the hub needs huggingface_hub: pip install 'acid-planning[hub]'") from error
+    hub = need_package("huggingface_hub", "hub", "the hub", CheckpointError)
     importlib.import_module("huggingface_hub.errors")
     return hub
 

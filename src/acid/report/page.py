@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
-from acid.errors import AcidError
+from acid.errors import need_package
 from acid.report import chart as charts
 from acid.report.reel import Reel
 from acid.report.shapes import Matrix, Picture
@@ -67,20 +67,16 @@ class Page:
 
 def render(page: Page) -> str:
     """The page as HTML."""
-    try:
-        import jinja2
-        from markdown_it import MarkdownIt
-        from markupsafe import Markup
-    except ModuleNotFoundError as error:
-        raise AcidError(
-            f"the page needs the package {error.name!r}; run: pip install 'acid-planning[report]'"
-        ) from error
+    wanted = ("jinja2", "markdown_it", "markupsafe")
+    jinja2, markdown_it, markupsafe = (need_package(name, "report", "the page") for name in wanted)
     loader = jinja2.PackageLoader("acid.report", "templates")
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
-    environment.filters["markdown"] = lambda text: Markup(markdown.render(text))  # HTML in the text is escaped
+    markdown = markdown_it.MarkdownIt("commonmark", {"html": False}).enable("table")
+    environment.filters["markdown"] = lambda text: markupsafe.Markup(
+        markdown.render(text)
+    )  # HTML in the text is escaped
     environment.filters["zip"] = lambda first, second: zip(first, second, strict=True)
     environment.filters["kind"] = lambda shown: type(shown).__name__.lower()
     environment.globals.update(
@@ -88,7 +84,7 @@ def render(page: Page) -> str:
         forest=charts.drawn_forest,
         size={"width": charts.WIDTH, "height": charts.HEIGHT, "left": charts.LEFT, "bottom": charts.BOTTOM},
         verdicts=VERDICTS,
-        asset=lambda name: Markup(_asset(name)),
+        asset=lambda name: markupsafe.Markup(_asset(name)),
     )
     return environment.get_template("page.html").render(page=page)
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from acid.errors import AcidError
+from acid.errors import AcidError, need_package
 from acid.files import replacing
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def drawing(
 
     Its panels are side by side, or in as many columns as are asked for.
     """
-    matplotlib = _need("matplotlib")
+    matplotlib = need_package("matplotlib", "report", "drawing")
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(dict(_RC)):
@@ -97,17 +97,8 @@ def drawing(
 @cache
 def font(size: int, *, bold: bool = False) -> Any:
     """DejaVu Sans from matplotlib; it has the Greek letters that Pillow's own font lacks."""
-    matplotlib = _need("matplotlib")
+    matplotlib = need_package("matplotlib", "report", "drawing")
     from PIL import ImageFont
 
     name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
     return ImageFont.truetype(str(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name), size)
-
-
-def _need(package: str) -> Any:
-    import importlib
-
-    try:
-        return importlib.import_module(package)
-    except ModuleNotFoundError as error:
-        raise AcidError(f"drawing needs the package {package!r}; run: pip install 'acid-planning[report]'") from error

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from acid.errors import AcidError
+from acid.errors import AcidError, need_package
 from acid.planning import Iteration
 from acid.types import ActionScaler
 
@@ -22,13 +22,7 @@ class Recording:
     """
 
     def __init__(self, path: Path, scaler: ActionScaler) -> None:
-        try:
-            import rerun
-        except ModuleNotFoundError as error:
-            raise AcidError(
-                "a recording needs the package 'rerun-sdk'; run: pip install 'acid-planning[rerun]'"
-            ) from error
-        self._rerun: Any = rerun
+        self._rerun = rerun = need_package("rerun", "rerun", "a recording", package="rerun-sdk")
         self._scaler = scaler
         self._stream: Any = rerun.RecordingStream("acid")
         self._shown = 0
