@@ -32,7 +32,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Compute(Device):
-    """Where networks run that plan, and how precisely."""
+    """Where the networks of a planner run, and how precisely."""
 
     precision: Literal["auto", "float32", "bfloat16", "mixed"] = "auto"
     """auto: float32. mixed: the world model in float32, the verifier in bfloat16."""
@@ -44,7 +44,7 @@ class Compute(Device):
 
 @dataclass(frozen=True)
 class PlanningCompute(Compute):
-    """Where networks run that plan, and whether torch compiles them."""
+    """Where the networks of a planner run, how precisely, and whether torch compiles them."""
 
     compile: bool = False
     """Let torch compile rollout and verifier, which takes a minute or two the first time and makes long runs faster."""

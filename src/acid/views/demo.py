@@ -1,7 +1,6 @@
 """The demo: the same problems under several planners, as a table, a picture and a film.
 
-With the goal cost alone, with ACID, and, where a cell has a policy, with a smaller search that starts where that would
-go.
+With the goal cost alone, with ACID and, if the cell has a policy, with a smaller search that starts from its actions.
 """
 
 from __future__ import annotations
