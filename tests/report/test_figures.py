@@ -15,7 +15,6 @@ from acid.report import (
     followed_steps,
     inferred_against_found,
     lambda_sweep,
-    spreads,
     success_against_budget,
 )
 from acid.report.style import ALARM, look
@@ -59,13 +58,6 @@ def test_lambda_sweep_sorts_and_shows_the_reference(tmp_path):
 def test_lambda_sweep_refuses_what_a_log_axis_cannot_show(tmp_path, lambdas):
     with pytest.raises(ShapeError, match="positive λ"):
         lambda_sweep(tmp_path / "x.png", lambdas, [HALF], condition=ACID)
-
-
-def test_spreads_leave_out_what_is_zero(tmp_path):
-    positive = np.exp(np.random.default_rng(0).normal(size=(30, 20)))
-    some = positive * (np.arange(30) % 2)[:, None]
-    spreads(tmp_path / "s.png", {ACID: (positive, some, positive), ORIGINAL: (positive, positive, 0 * positive)})
-    assert holds(check(tmp_path / "s.png", (1620, 560)), ACID)
 
 
 def test_consistency_per_step_takes_a_single_plan(tmp_path):

@@ -7,7 +7,6 @@ from acid.report.figures import (
     followed_steps,
     inferred_against_found,
     lambda_sweep,
-    spreads,
     success_against_budget,
 )
 from acid.report.sheet import SheetRow, Verdict, sheet
@@ -27,6 +26,5 @@ __all__ = [
     "lambda_sweep",
     "sheet",
     "side_by_side",
-    "spreads",
     "success_against_budget",
 ]

@@ -1,4 +1,4 @@
-"""The figures: success against budget, λ sweep, spreads over iterations, consistency over steps."""
+"""The figures: success against budget, λ sweep, consistency and errors over steps; any chart of the report."""
 
 from __future__ import annotations
 
@@ -90,31 +90,6 @@ def lambda_sweep(
         axes.set_ylabel("success (%)")
         axes.set_title(title)
         _legend(axes)
-
-
-def spreads(
-    path: str | Path,
-    pools: Mapping[Names, tuple[np.ndarray, np.ndarray, np.ndarray]],
-    *,
-    title: str = "",
-) -> None:
-    """σ_g, σ_a and w over the iterations, one curve per name (task, condition); each array is [J, pools].
-
-    A curve is the median over pools with its quartiles. Values of 0 cannot be shown on a log axis and are left out.
-    """
-    panels = (r"$\sigma_g$, goal cost", r"$\sigma_a$, consistency", r"$w$, weight of consistency")
-    with drawing(path, width=2.7 * len(panels), height=2.8, panels=len(panels)) as (figure, all_axes):
-        for name, arrays in pools.items():
-            for axes, array in zip(all_axes, arrays, strict=True):
-                _spread_curve(axes, name, array)
-        for axes, text in zip(all_axes, panels, strict=True):
-            axes.set_yscale("log")
-            axes.set_title(text)
-            axes.set_xlabel("iteration")
-            axes.set_xlim(left=1)
-        _legend(all_axes[0])
-        if title:
-            figure.suptitle(title, x=0.01, ha="left", fontsize=10, color=INK)
 
 
 def consistency_per_step(path: str | Path, residuals: Mapping[Names, np.ndarray], *, title: str = "") -> None:
@@ -321,18 +296,6 @@ def _points(axes: Any, places: Sequence[float], values: Sequence[Measured], name
         capsize=3,
         label=look(name).label,
     )
-
-
-def _spread_curve(axes: Any, name: Name, array: np.ndarray) -> None:
-    array = _matrix(name, array)
-    positive = np.where(array > 0, array, np.nan)
-    seen = ~np.isnan(positive).all(1)
-    if not seen.any():
-        return
-    x = np.arange(1, len(array) + 1)[seen]
-    low, median, high = np.nanquantile(positive[seen], [0.25, 0.5, 0.75], axis=1)
-    axes.fill_between(x, low, high, color=look(name).colour, alpha=0.15, linewidth=0)
-    axes.plot(x, median, color=look(name).colour, linewidth=1.4, label=look(name).label)
 
 
 def _matrix(name: Name, array: np.ndarray) -> np.ndarray:
