@@ -244,7 +244,7 @@ def test_the_published_codec_turns_pixels_into_codes_and_back(tmp_path: Path) ->
     images = codec.decode(codes)
     assert images.shape == (3, 3, 32, 32)
     assert 0 <= images.min() <= images.max() <= 1
-    with pytest.raises(ShapeError, match=r"uint8 images \[M, 32, 32, 3\], got torch.float32"):
+    with pytest.raises(ShapeError, match=r"uint8 images \[..., 32, 32, 3\], got torch.float32"):
         codec.encode(pixels.float())
 
 

@@ -29,8 +29,9 @@ def test_encoding_and_imagining_stay_on_the_device(kind: str) -> None:
     observation, _, actions = model.fake_input()
     with fake_cuda() as mode, torch.no_grad():
         moved = as_cuda(model, mode)
-        if isinstance(moved, DinoWorldModel):  # its frozen encoder is not part of the module
-            moved.encoder.network = as_cuda(moved.encoder.network, mode)
+        if isinstance(moved, DinoWorldModel):  # its frozen encoder is not part of the module, but moves when it looks
+            network = moved.encoder.network = as_cuda(moved.encoder.network, mode)
+            network.to = {CUDA: network}.__getitem__
         latents = moved.encode(cuda_tensor(observation, mode))
         imagined = moved.rollout(latents, cuda_tensor(actions, mode))
         assert latents.device == imagined.device == CUDA

@@ -66,7 +66,7 @@ def test_images_are_encoded_one_by_one_in_any_number() -> None:
     together = encoder(pixels)
     assert together.shape == (9, *encoder.grid, encoder.channels) == (9, 8, 8, 40)
     torch.testing.assert_close(together[8:], encoder(pixels[8:]), rtol=1e-4, atol=1e-4)
-    with pytest.raises(ShapeError, match=r"uint8 images \[M, 64, 64, 3\], got torch.float32"):
+    with pytest.raises(ShapeError, match=r"uint8 images \[..., 64, 64, 3\], got torch.float32"):
         encoder(pixels.float())
 
 

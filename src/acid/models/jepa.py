@@ -18,7 +18,7 @@ from acid.models.contract import LearnedWorldModel
 from acid.nn.batch_norm import BatchNorm1d, BatchNorm2d
 from acid.nn.causal import CausalConfig, CausalTransformer
 from acid.nn.encoders import ConvConfig, EncoderConfig, ViTConfig, build_encoder
-from acid.nn.pictures import check_pixels, imagenet
+from acid.nn.pictures import check_pixels, imagenet_statistics
 from acid.types import ActionScaler
 
 
@@ -145,7 +145,7 @@ class JepaWorldModel(LearnedWorldModel):
             self.projector = Projector(config.encoder.width, config.projector_width, config.latent_size)
         self.standard = BatchNorm1d(config.latent_size, affine=False) if config.standardise else nn.Identity()
         self.dynamics = cast("Sequence[Dynamics]", nn.ModuleList(Dynamics(config) for _ in range(config.ensemble)))
-        for name, values in zip(("pixel_mean", "pixel_std"), imagenet(255), strict=True):
+        for name, values in zip(("pixel_mean", "pixel_std"), imagenet_statistics(255), strict=True):
             self.register_buffer(name, values, persistent=False)
 
     @property

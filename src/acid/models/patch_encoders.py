@@ -174,7 +174,7 @@ class _Dino(nn.Module):
         super().__init__()
         self.model = model
         self.patch, self.skipped, self.imagenet = patch, 1 + registers, imagenet  # without class token and registers
-        for name, values in zip(("mean", "std"), imagenet(), strict=True):
+        for name, values in zip(("mean", "std"), imagenet_statistics(), strict=True):
             self.register_buffer(name, values, persistent=False)
 
     def forward(self, images: Tensor) -> Tensor:

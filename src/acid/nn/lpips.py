@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from acid.errors import AcidError, ShapeError
 from acid.files import load_torch
-from acid.nn.pictures import imagenet
+from acid.nn.pictures import imagenet_statistics
 
 _CHANNELS = (64, 192, 384, 256, 256)
 _KERNELS = (11, 5, 3, 3, 3)
@@ -64,7 +64,7 @@ class LPIPS(nn.Module):
             for a, b, kernel in zip(inputs, _CHANNELS, _KERNELS, strict=True)
         )
         self.heads = nn.ParameterList(torch.zeros(channels) for channels in _CHANNELS)
-        for name, values in zip(("mean", "std"), imagenet(), strict=True):
+        for name, values in zip(("mean", "std"), imagenet_statistics(), strict=True):
             self.register_buffer(name, values, persistent=False)
         self.requires_grad_(False)
 

@@ -20,7 +20,7 @@ def check_pixels(what: str, pixels: Tensor, side: int) -> None:
         raise ShapeError(f"{what} takes uint8 images [..., {side}, {side}, 3], got {pixels.dtype} {list(pixels.shape)}")
 
 
-def imagenet(scale: float = 1.0) -> tuple[Tensor, Tensor]:
+def imagenet_statistics(scale: float = 1.0) -> tuple[Tensor, Tensor]:
     """ImageNet's mean and deviation [3, 1, 1], of images from 0 to `scale`."""
     mean, std = (torch.tensor(values).view(3, 1, 1) * scale for values in (IMAGENET_MEAN, IMAGENET_STD))
     return mean, std
