@@ -155,7 +155,7 @@ class JepaWorldModel(LearnedWorldModel):
     def embed(self, pixels: Tensor) -> Tensor:
         """uint8 pixels [..., S, S, 3] to embeddings [..., D]."""
         side = self.observation_size
-        check_pixels("the encoder", pixels, side)
+        check_pixels("the encoder", pixels, side, rank=None)
         images = pixels.reshape(-1, side, side, 3)
         if self._frames_at_once is None:
             features = self._see(images)

@@ -14,9 +14,10 @@ AT_ONCE = 128  # pictures compared at once
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of images from 0 to 1
 
 
-def check_pixels(what: str, pixels: Tensor, side: int) -> None:
-    """A ShapeError unless these are uint8 [..., side, side, 3]; `what` takes them."""
-    if pixels.dtype != torch.uint8 or pixels.dim() < 4 or tuple(pixels.shape[-3:]) != (side, side, 3):
+def check_pixels(what: str, pixels: Tensor, side: int, *, rank: int | None = 4) -> None:
+    """A ShapeError unless these are uint8 [..., side, side, 3] of this rank (None: any); `what` takes them."""
+    fits = tuple(pixels.shape[-3:]) == (side, side, 3) and rank in (None, pixels.dim())
+    if pixels.dtype != torch.uint8 or not fits:
         raise ShapeError(f"{what} takes uint8 images [..., {side}, {side}, 3], got {pixels.dtype} {list(pixels.shape)}")
 
 
