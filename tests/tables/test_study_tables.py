@@ -64,6 +64,8 @@ def test_a_borrowed_verifier_has_to_gain_over_original(tmp_path: Path):
         for name, wins in (("original", 20), ("acid", 30), ("acid-swapped", 2)):
             add(findings, study, name, wins)
     assert str(SWAP.claims[0].judge(findings)).startswith("contradicted")
+    assert str(SWAP.claims[1].judge(findings)).startswith("confirmed")
+    assert "less the cell's own, 4 cells, 160 episodes: -70.0%" in write(findings)
 
 
 @pytest.fixture

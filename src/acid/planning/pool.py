@@ -35,7 +35,7 @@ class Pool:
 
     @property
     def seconds(self) -> Mapping[str, float]:
-        """Wall seconds spent so far: `rollout`, and each term that was evaluated by its name."""
+        """Seconds spent so far: `rollout`, and each term that was evaluated by its name."""
         return dict(self.objective.imagination.stopwatch.seconds)
 
     def evaluate(self, cost: Cost) -> Evaluation:
@@ -50,16 +50,21 @@ class Pool:
 
 @torch.no_grad()
 def draw_pool(
-    planner: Planner, problem: Problem, *, seed: int | Sequence[int] = 0, initial: Tensor | Proposal | None = None
+    planner: Planner,
+    problem: Problem,
+    *,
+    seed: int | Sequence[int] = 0,
+    initial: Tensor | Proposal | None = None,
+    stopwatch: Stopwatch | None = None,
 ) -> Pool:
     """What the first iteration of the planner's CEM draws for these problems and seeds, imagined.
 
-    seed, initial: as in `Planner.plan`.
+    seed, initial: as in `Planner.plan`. stopwatch: by which the pool tells its seconds; default: of the wall clock.
     """
     search = planner.search
     if not isinstance(search, CEM):
         raise PlanningError(f"a pool is what CEM draws in its first iteration, but the search is {search}")
-    objective, start, streams = planner.prepare(problem, seed, initial, Stopwatch())
+    objective, start, streams = planner.prepare(problem, seed, initial, stopwatch or Stopwatch())
     rows = Rows.all(len(start.mean))
     candidates = start.join(search.draw(objective, start.gaussian(search.std_init), rows, streams), rows)
     actions = objective.actions(candidates)

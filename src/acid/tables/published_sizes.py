@@ -32,7 +32,7 @@ PUSHES = ActionScaler((0.0,) * 4, (1.0,) * 4, 1)
 MOVES = ActionScaler((0.0,) * 3, (1.0,) * 3, 1)
 SIZES = {
     **{"lewm": Timed(300, 5, BLOCKS), "pldm": Timed(300, 5, BLOCKS), "dinowm": Timed(4, 1, PUSHES)},
-    "nwm": Timed(4, 2, MOVES, steps=10),
+    "nwm": Timed(4, 1, MOVES, steps=10),
 }
 
 
