@@ -13,7 +13,7 @@ import numpy as np
 
 from acid.evaluation import BASELINE, Paired, Row, bootstrap_mean, condition, paired
 from acid.evaluation.kits import kit_of
-from acid.evaluation.table import difference
+from acid.evaluation.table import difference, p_value
 from acid.report import Measured, error_over_steps
 from acid.report.chart import Bar, Chart, Forest, Panel, Point, Series
 from acid.tables import columns, savings
@@ -86,6 +86,17 @@ def _plateau(lines: Sequence[Line]) -> str:
         f"{_setting(lines[0].study)}: Original's lowest mean, {level:.3f}, is reached (within 2 %) by Original after "
         f"{original} pushes; ACID {told}. ACID against Original after each push: {after}"
     )
+
+
+def beside_clipping(findings: Findings) -> list[str]:
+    """What ACID gains where candidates are clipped to the data's range, and on clipping alone; a line per task."""
+    lines = []
+    for study in findings.studies:
+        found = [findings.compare(study, name, "clipped", "chamfer") for name in ("acid-clipped", "acid")]
+        if all(found) and "clipped" in study.conditions:
+            told = [f"{difference(one)}, p {p_value(one)}, {one.n} problems" for one in found if one is not None]
+            lines.append(f"{_setting(study)}: less clipped, acid-clipped {told[0]}; acid {told[1]}")
+    return lines
 
 
 def _reaches(means: Sequence[float], level: float) -> int | None:
@@ -256,7 +267,7 @@ DEFORMABLE = Table(
         Column("published", _published),
     ),
     texts=3,
-    after=plateaus,
+    after=lambda findings: [*plateaus(findings), *beside_clipping(findings)],
     metrics=("chamfer", "final_error"),
     extra=_more,
     claims=(

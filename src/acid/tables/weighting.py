@@ -87,7 +87,7 @@ def judge_constants(findings: Findings) -> Verdict | None:
     better = [w for w, gains in found.items() if all(one.difference > 0 for one in gains.values())]
     kind = "contradicted" if best else "confirmed" if len(failing) == len(found) else "not confirmed"
     reason = f"Here {_list(better)} has higher means on all three tasks, {_list(best)} for certain; "
-    reason += f"{_list(failing)} certainly fails to improve one."
+    reason += f"{_list(failing)} certainly fail{'s' * (len(failing) < 2)} to improve one."
     if kind == "not confirmed":
         n = min(one.n for gains in found.values() for one in gains.values())
         reason += f" {n} episodes a task are too few to tell the rest."
@@ -95,7 +95,7 @@ def judge_constants(findings: Findings) -> Verdict | None:
 
 
 def _list(weights: list[float]) -> str:
-    return " and ".join(map(_name, weights)) or "no constant"
+    return f"w {', '.join(f'{weight:g}' for weight in weights)}" if weights else "no constant"
 
 
 def judge_best_differs(findings: Findings) -> Verdict | None:
@@ -112,9 +112,8 @@ def judge_best_differs(findings: Findings) -> Verdict | None:
     certain = [name for name, one in regrets.items() if one is not None and one.low > 0]
     names = ", ".join(f"{_name(w)} on {called(task)}" for task, w in best.items())
     if certain:
-        return Verdict(
-            "confirmed", f"Best by the mean: {names}. {', '.join(certain)} is worse than the best for certain."
-        )
+        worse = f"{' and '.join(certain)} {'is' if len(certain) == 1 else 'are'} worse than the best for certain"
+        return Verdict("confirmed", f"Best by the mean: {names}. {worse}.")
     return Verdict("not confirmed", f"Best by the mean: {names}. No difference between these constants is certain.")
 
 
