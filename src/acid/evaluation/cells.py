@@ -120,7 +120,7 @@ class Cell:
         name = self.task_class.name
         if self.folder is not None and f"{name}/{self.model}" in shipped():
             yield Cell(name, self.model, user=self.user)
-        for path in sorted(self.root.parent.glob("*")):
+        for path in sorted(self.root.parent.glob("*"), key=lambda path: ("-" in path.name, path.name)):  # variants last
             if path.name != self.root.name and (path / "model").is_dir() and (path / "verifier").is_dir():
                 yield Cell(self.task, path.name, self.folder and path, self.user)
 
