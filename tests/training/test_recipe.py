@@ -17,12 +17,20 @@ from acid.training import PARTS, fit, recipe
 CELLS = [(part, model) for model, kind in models.KINDS.items() for part in kind.parts]
 
 
-@pytest.mark.parametrize(("part", "model"), CELLS)
-def test_every_part_has_a_recipe_of_either_scale(part: str, model: str) -> None:
+@pytest.mark.parametrize(("part", "model"), [cell for cell in CELLS if "paper" in models.KINDS[cell[1]].presets])
+def test_every_published_part_has_a_recipe_of_either_scale(part: str, model: str) -> None:
     lite, paper = recipe(part, model), recipe(part, model, "paper")
     assert (lite.part, lite.model, lite.scale, paper.scale) == (part, model, "lite", "paper")
     assert lite.loop.steps < paper.loop.steps or part == "readout"
     assert lite.network != paper.network
+
+
+def test_le_wm_with_shapes_is_of_our_scale_alone() -> None:
+    assert recipe("model", "lewm-shapes").network.shape_size == 12
+    assert recipe("model", "lewm-shapes").loss == recipe("model", "lewm").loss
+    for part in models.KINDS["lewm-shapes"].parts:
+        with pytest.raises(UnknownNameError, match="unknown scale 'paper'; known: 'lite'"):
+            recipe(part, "lewm-shapes", "paper")
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def test_help_lists_every_setting_of_the_recipe(
     part: str, model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    for scale in ("lite", "paper"):
+    for scale in models.KINDS[model].presets:
         with pytest.raises(SystemExit) as stopped:
             train_command([part, model, "--scale", scale, "--help"])
         assert stopped.value.code == 0

@@ -23,6 +23,7 @@ from acid.types import ActionScaler
 
 KINDS: dict[str, Kind] = {
     "lewm": lewm.KIND,
+    "lewm-shapes": lewm.SHAPES,
     "pldm": pldm.KIND,
     "dinowm": dinowm.KIND,
     "nwm": nwm.KIND,

@@ -6,7 +6,7 @@ Le-WM and PLDM are this network trained with different losses.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import torch
@@ -60,6 +60,13 @@ def lite(action_size: int) -> JepaConfig:
         predictor=CausalConfig(frames=5, width=96, depth=3, heads=3, head_width=32, mlp_width=288, dropout=0.0),
         standardise=True,
     )
+
+
+def lite_with_shapes(action_size: int) -> JepaConfig:
+    """The same with a second trunk for 12 of the 32 channels, which tell what is seen, and not where."""
+    usual = lite(action_size)
+    encoder = ConvConfig(normalise=True, keypoints=32, detectors=(16, 32, 48, 64))
+    return replace(usual, encoder=encoder, shape_size=12)
 
 
 PRESETS = {"paper": paper, "lite": lite}

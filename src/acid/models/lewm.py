@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from acid.models.action_head import ActionHead
 from acid.models.contract import Batch, Kind
-from acid.models.jepa import PRESETS, JepaConfig, JepaWorldModel, batch_samples
+from acid.models.jepa import PRESETS, JepaConfig, JepaWorldModel, batch_samples, lite_with_shapes
 from acid.models.sigreg import SIGReg
 
 
@@ -50,3 +50,5 @@ class LeWMLoss(nn.Module):
 
 
 KIND = Kind(PRESETS, JepaConfig, JepaWorldModel, LeWMLossConfig, LeWMLoss, whole_batch=True)
+# Not of the paper: part of the embedding is kept for what is seen, whatever its place, such as how a thing lies.
+SHAPES = replace(KIND, presets={"lite": lite_with_shapes})

@@ -17,6 +17,7 @@ from acid.tables.planning import PLANNING
 from acid.tables.program import choose, reproduce, write
 from acid.tables.proposals import PROPOSALS
 from acid.tables.robustness import ROBUSTNESS
+from acid.tables.shapes import SHAPES_TABLE
 from acid.tables.spread import SPREAD
 from acid.tables.studies import EULER_TABLE, LIMITS, ONE_LAMBDA, SWAP
 from acid.tables.table import Choice, Claim, Column, Findings, Line, Options, Study, Table
@@ -24,7 +25,7 @@ from acid.tables.verdict import Verdict
 from acid.tables.weighting import WEIGHTING
 
 _ALL = (PLANNING, DEFORMABLE, NAVIGATION, ROBUSTNESS, WEIGHTING, ONE_LAMBDA, SPREAD, LATENCY, EULER_TABLE, SWAP, LIMITS)
-_ALL += (IMAGINATION, ENV, IDM, PROPOSALS, COMPUTE, PARTS_TABLE)
+_ALL += (IMAGINATION, ENV, IDM, PROPOSALS, COMPUTE, PARTS_TABLE, SHAPES_TABLE)
 TABLES: Mapping[str, Table] = named(_ALL, "table")
 
 __all__ = [

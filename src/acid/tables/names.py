@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 _NAMES = {
-    **{"lewm": "Le-WM", "pldm": "PLDM", "dinowm": "DINO-WM", "nwm": "NWM"},
+    **{"lewm": "Le-WM", "lewm-shapes": "Le-WM with shapes", "pldm": "PLDM", "dinowm": "DINO-WM", "nwm": "NWM"},
     **{"cube": "Cube", "reacher": "Reacher", "pusht": "Push-T", "rope": "Rope", "granular": "Granular"},
     "navigation": "Navigation",
 }

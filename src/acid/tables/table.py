@@ -270,7 +270,7 @@ class Findings:
                 key = (study.task, study.model, name, study.spec(), self.lam(study, name))
                 if rows and key not in shown:
                     shown.add(key)
-                    against = [] if name == reference.baseline else baseline
+                    against = [] if reference is study and name == reference.baseline else baseline
                     every_start = self.rows(study, name, starts="paper")
                     yield Line(study, name, self.lam(study, name), rows, against, every_start)
 

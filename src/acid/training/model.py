@@ -50,6 +50,7 @@ _NWM_PAPER_LOOP = LoopConfig(steps=200_000, batch_size=256, learning_rate=1e-4, 
 RECIPES: dict[tuple[str, str], dict[str, Any]] = {
     ("lewm", "paper"): _JEPA_PAPER,
     ("lewm", "lite"): _JEPA_LITE | {"loss": _LEWM_LITE},
+    ("lewm-shapes", "lite"): _JEPA_LITE | {"loss": _LEWM_LITE},
     ("pldm", "paper"): _JEPA_PAPER,
     ("pldm", "lite"): _JEPA_LITE | {"loss": _PLDM_LITE},
     ("dinowm", "paper"): {"loop": LoopConfig(steps=60_000, batch_size=32, learning_rate=5e-4, weight_decay=1e-2)},

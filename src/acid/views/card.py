@@ -17,7 +17,8 @@ from acid.training import recipe
 from acid.training.probe import probe
 
 CARD, PROBE = "README.md", "probe.json"
-TITLES = {"lewm": "Le-WM", "pldm": "PLDM", "reacher": "Reacher", "pusht": "Push-T", "cube": "Cube"}
+TITLES = {"lewm": "Le-WM", "lewm-shapes": "Le-WM with shapes", "pldm": "PLDM"}
+TITLES |= {"reacher": "Reacher", "pusht": "Push-T", "cube": "Cube"}
 TITLES |= {"dinowm": "DINO-WM", "rope": "Rope", "granular": "Granular"}
 TITLES |= {"nwm": "NWM with CompACT", "navigation": "Navigation"}
 PARTS = {
