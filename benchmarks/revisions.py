@@ -9,11 +9,13 @@ of planning in the rows that are written, without simulator and start. What is c
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import statistics
 import subprocess
 import sys
+import tarfile
 import tempfile
 from pathlib import Path
 
@@ -30,28 +32,23 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as room:
-        former = Path(room, "before")
-        git("worktree", "add", "--quiet", "--detach", str(former), options.before)
-        trees = (former, ROOT)
-        try:
-            print("| | | before, CPU-s | now, CPU-s | now / before | episodes per CPU-hour: before | now |")
-            print("|---" * 7 + "|")
-            for cell in options.cells:
-                turns = [
-                    [
-                        seconds(tree, cell, options.episodes, Path(room, f"rows-{turn}-{trees.index(tree)}"))
-                        for tree in trees
-                    ]
-                    for turn in range(options.repeats)
-                ]
-                for condition in CONDITIONS:
-                    print(row(cell, condition, [[own[condition] for own in turn] for turn in turns]), flush=True)
-        finally:
-            git("worktree", "remove", "--force", str(former))
+        trees = (unpacked(options.before, Path(room, "before")), ROOT)
+        print("| | | before, CPU-s | now, CPU-s | now / before | episodes per CPU-hour: before | now |")
+        print("|---" * 7 + "|", flush=True)
+        for cell in options.cells:
+            turns = [
+                [seconds(tree, cell, options.episodes, Path(room, f"{turn}-{side}")) for side, tree in enumerate(trees)]
+                for turn in range(options.repeats)
+            ]
+            for condition in CONDITIONS:
+                print(row(cell, condition, [[own[condition] for own in turn] for turn in turns]), flush=True)
 
 
-def git(*words: str) -> None:
-    subprocess.run(["git", "-C", str(ROOT), *words], check=True)
+def unpacked(revision: str, folder: Path) -> Path:
+    packed = subprocess.run(["git", "-C", str(ROOT), "archive", revision, "src"], check=True, capture_output=True)
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    return folder
 
 
 def seconds(tree: Path, cell: str, episodes: int, results: Path) -> dict[str, float]:
