@@ -421,7 +421,7 @@ def test_one_table_says_what_would_run(tmp_path: Path, capsys):
     assert re.fullmatch(r"swap +\d+ episodes, time unknown\n", capsys.readouterr().out)
     assert not list(tmp_path.iterdir())
     cli.main(["reproduce", "transfer", "--dry-run", "--choose", "--results", str(tmp_path), "--tasks", "rope"])
-    assert capsys.readouterr().out == "transfer     72 episodes, time unknown\n"  # 24 problems, three λ
+    assert capsys.readouterr().out == "transfer     120 episodes, time unknown\n"  # 40 problems, three λ
     with pytest.raises(SystemExit):
         cli.main(["reproduce", "swap", "--dry-run", "--no-evaluate"])
     assert "leave --no-evaluate out" in capsys.readouterr().err

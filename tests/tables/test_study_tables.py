@@ -115,9 +115,9 @@ def test_one_lambda_waits_for_enough_episodes_and_is_counted_as_work(tmp_path: P
     findings = Findings(ONE_LAMBDA, Options(tmp_path))
     assert findings.missing_lambdas() == ["acid of dinowm on rope", "acid of dinowm on granular"]
     left = outlook(findings)
-    assert left.episodes == 2 * 3 * TRANSFER.episodes == 144
+    assert left.episodes == 2 * 3 * TRANSFER.episodes == 240
     assert left.cpu_seconds is None  # no row tells how long it takes
-    assert str(left) == "144 episodes, time unknown"
+    assert str(left) == "240 episodes, time unknown"
 
 
 def test_the_outlook_counts_what_is_missing_and_knows_the_time(tmp_path: Path):

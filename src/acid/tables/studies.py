@@ -18,7 +18,7 @@ CELLS = (("reacher", "lewm"), ("reacher", "pldm"), ("cube", "lewm"))
 SWAPPED = tuple((task, model) for task in ("cube", "pusht", "reacher") for model in ("lewm", "pldm"))
 EULER = ("acid-2-steps", "acid-5-steps", "acid-10-steps", "acid-noise", "acid-noise-10-steps")
 SMALL = {"samples": 100, "iterations": 10, "elites": 10}  # ten Euler steps cost ten times as much
-TRANSFER = Choice({"acid": (0.3, 1.0, 3.0)}, 24, shared=True)  # 40 problems are shipped to choose on
+TRANSFER = Choice({"acid": (0.3, 1.0, 3.0)}, 40, shared=True)
 
 
 def _share(line: Line) -> bool:
