@@ -174,7 +174,7 @@ class Findings:
     @cached_property
     def studies(self) -> list[Study]:
         """Those that were asked for and have weights."""
-        found = [study for study in self.wanted if self.has_weights(study) and self._can_borrow(study)]
+        found = [study for study in self.wanted if self.can_run(study)]
         for study in found[:1]:
             self._folder(study)  # complains about one cell that could be any of several
         if self.wanted and not found and self.options.folder is not None:
@@ -379,15 +379,16 @@ class Findings:
             return cell in {(one.task, one.model) for one in self.wanted}
         return (folder / study.task / study.model / "model").is_dir()
 
-    def _can_borrow(self, study: Study) -> bool:
-        """Whether there is a verifier to be borrowed, if the study's conditions need one."""
-        return not any(condition(n).borrows for n in study.conditions) or self.cell(study).lender is not None
+    def can_run(self, study: Study) -> bool:
+        """Whether its cell is there, and another one where a condition borrows its verifier."""
+        borrows = any(condition(name).borrows for name in study.conditions)
+        return self.has_weights(study) and (not borrows or self.cell(study).lender is not None)
 
 
 def with_cells(tables: Iterable[Table], options: Options) -> list[Findings]:
     """Of every table that the user's folder has a cell for, or that needs none."""
     found = [Findings(table, options) for table in tables]
-    having = [one for one in found if any(map(one.has_weights, one.wanted))]
+    having = [one for one in found if any(map(one.can_run, one.wanted))]
     if options.folder is not None and not having:
         raise AcidError(f"there are no cells below {options.folder}: expected TASK/MODEL/model")
     return [one for one in found if one in having or not one.wanted]
