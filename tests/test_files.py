@@ -7,6 +7,8 @@ import stat
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -129,12 +131,19 @@ with replacing(sys.argv[1]) as partial:
 """
 
 
-def test_a_file_that_two_processes_write_at_once_is_one_of_theirs(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    other = [sys.executable, "-c", SLOW_WRITER, str(path)]
-    with subprocess.Popen(other, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+@contextmanager
+def slow_writer(path: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that has begun to write the file, and goes on when it is told to."""
+    command = [sys.executable, "-c", SLOW_WRITER, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
+        yield process
+
+
+def test_a_file_that_two_processes_write_at_once_is_one_of_theirs(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    with slow_writer(path) as process:
         files.write_text(path, "ours")
         assert path.read_text() == "ours"
         process.communicate("go on\n")
@@ -145,10 +154,7 @@ def test_a_file_that_two_processes_write_at_once_is_one_of_theirs(tmp_path: Path
 
 def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    other = [sys.executable, "-c", SLOW_WRITER, str(path)]
-    with subprocess.Popen(other, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "begun\n"
+    with slow_writer(path) as process:
         process.kill()
     assert len(list(tmp_path.iterdir())) == 1
     files.write_text(path, "ours")
