@@ -114,6 +114,15 @@ def test_sizes_that_are_none_are_refused(wrong: dict[str, Any]) -> None:
         JepaWorldModel(replace(jepa.lite(SCALER.size), **wrong), SCALER)
 
 
+@pytest.mark.parametrize("channels", [(48, 0), (48, -96), (48, 1.5), (48, True)])
+def test_channels_that_are_none_are_refused(channels: tuple[Any, ...]) -> None:
+    config = jepa.lite(SCALER.size)
+    for name in ("channels", "detectors"):
+        wrong = replace(config, encoder=replace(config.encoder, **{name: channels}))
+        with pytest.raises(ShapeError, match=f"ConvConfig.{name} must hold whole numbers of at least 1, got"):
+            JepaWorldModel(wrong, SCALER)
+
+
 def test_unknown_names_get_a_suggestion() -> None:
     with pytest.raises(UnknownNameError, match="world model 'lewn'; did you mean 'lewm'"):
         models.build("lewn", "lite", SCALER)

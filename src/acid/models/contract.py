@@ -91,9 +91,12 @@ def check_sizes(config: Any) -> None:
         value = getattr(config, entry.name)
         if is_dataclass(value):
             check_sizes(value)
-        elif entry.type in (int, "int") and not (is_number(value, whole=True) and value >= 0):
-            name = f"{type(config).__name__}.{entry.name}"
+            continue
+        name = f"{type(config).__name__}.{entry.name}"
+        if entry.type in (int, "int") and not (is_number(value, whole=True) and value >= 0):
             raise ShapeError(f"{name} must be a whole number of at least 0, got {value!r}")
+        if entry.type == "tuple[int, ...]" and not all(is_number(one, whole=True) and one > 0 for one in value):
+            raise ShapeError(f"{name} must hold whole numbers of at least 1, got {value!r}")
 
 
 class FrozenEncoderModel(LearnedWorldModel):
