@@ -25,12 +25,14 @@ def test_every_published_part_has_a_recipe_of_either_scale(part: str, model: str
     assert lite.network != paper.network
 
 
-def test_le_wm_with_shapes_is_of_our_scale_alone() -> None:
-    assert recipe("model", "lewm-shapes").network.shape_size == 12
-    assert recipe("model", "lewm-shapes").loss == recipe("model", "lewm").loss
-    for part in models.KINDS["lewm-shapes"].parts:
+@pytest.mark.parametrize("model", ["lewm", "pldm"])
+def test_a_model_with_shapes_is_trained_like_the_usual_one_at_our_scale_alone(model: str) -> None:
+    shapes = f"{model}-shapes"
+    assert recipe("model", shapes).network.shape_size == 12
+    assert recipe("model", shapes).loss == recipe("model", model).loss
+    for part in models.KINDS[shapes].parts:
         with pytest.raises(UnknownNameError, match="unknown scale 'paper'; known: 'lite'"):
-            recipe(part, "lewm-shapes", "paper")
+            recipe(part, shapes, "paper")
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ KINDS: dict[str, Kind] = {
     "lewm": lewm.KIND,
     "lewm-shapes": lewm.SHAPES,
     "pldm": pldm.KIND,
+    "pldm-shapes": pldm.SHAPES,
     "dinowm": dinowm.KIND,
     "nwm": nwm.KIND,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from acid import distributed
 from acid.models.action_head import ActionHead
 from acid.models.contract import Batch, Kind
-from acid.models.jepa import PRESETS, JepaConfig, JepaWorldModel, batch_samples
+from acid.models.jepa import PRESETS, JepaConfig, JepaWorldModel, batch_samples, lite_with_shapes
 
 EPSILON = 1e-4  # keeps the gradient of a standard deviation finite
 
@@ -81,3 +81,4 @@ def shared_variance(samples: Tensor, *, parted: bool = False) -> Tensor:
 
 
 KIND = Kind(PRESETS, JepaConfig, JepaWorldModel, PLDMLossConfig, PLDMLoss, whole_batch=True)
+SHAPES = replace(KIND, presets={"lite": lite_with_shapes})  # as with Le-WM

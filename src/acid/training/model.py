@@ -53,6 +53,7 @@ RECIPES: dict[tuple[str, str], dict[str, Any]] = {
     ("lewm-shapes", "lite"): _JEPA_LITE | {"loss": _LEWM_LITE},
     ("pldm", "paper"): _JEPA_PAPER,
     ("pldm", "lite"): _JEPA_LITE | {"loss": _PLDM_LITE},
+    ("pldm-shapes", "lite"): _JEPA_LITE | {"loss": _PLDM_LITE},
     ("dinowm", "paper"): {"loop": LoopConfig(steps=60_000, batch_size=32, learning_rate=5e-4, weight_decay=1e-2)},
     ("dinowm", "lite"): _LITE | {"loop": _TOKEN_LOOP},
     ("nwm", "paper"): {"loop": _NWM_PAPER_LOOP, "mirror": True},

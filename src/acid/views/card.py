@@ -15,12 +15,9 @@ from acid.evaluation import Cell
 from acid.files import parse_json, read_json_object, write_text
 from acid.training import recipe
 from acid.training.probe import probe
+from acid.views.names import called
 
 CARD, PROBE = "README.md", "probe.json"
-TITLES = {"lewm": "Le-WM", "lewm-shapes": "Le-WM with shapes", "pldm": "PLDM"}
-TITLES |= {"reacher": "Reacher", "pusht": "Push-T", "cube": "Cube"}
-TITLES |= {"dinowm": "DINO-WM", "rope": "Rope", "granular": "Granular"}
-TITLES |= {"nwm": "NWM with CompACT", "navigation": "Navigation"}
 PARTS = {
     "tokenizer": "turns frames into tokens and back",
     "model": "the world model",
@@ -73,7 +70,7 @@ def _lines(cell: Cell, probes: Mapping[str, float]) -> list[str]:
     model = stored["model"].metadata
     if "collection" not in model.get("data", {}):
         raise AcidError(f"{cell.root / 'model'} does not tell how it was trained: cards are for models trained here")
-    title = f"# {TITLES.get(cell.model, cell.model)} {model['scale']} on {TITLES.get(cell.task, cell.task)}"
+    title = f"# {called(cell.model)} {model['scale']} on {called(cell.task)}"
     lines = [title, "", "```sh", *_commands(cell, stored), "```", ""]
     lines += ["| part | | weights | steps | CPU minutes |", "|---|---|---:|---:|---:|"]
     for part, found in stored.items():
