@@ -51,3 +51,8 @@ def write_vae(folder: Path, change: Callable[[dict[str, Tensor]], Any] = lambda 
 
 def tiny_vae(folder: Path, image_size: int = 64) -> ImageVAE:
     return load_vae(VAEConfig(image_size=image_size, source=str(write_vae(folder))))
+
+
+def frozen(kind: str, folder: Path) -> dict[str, Any]:
+    """What a kind of world model needs besides a preset to be built in its lite size."""
+    return {"encoder": tiny_vae(folder)} if kind == "nwm-diffusion" else {}

@@ -81,8 +81,8 @@ def test_the_losses(step: int, clean: float) -> None:
         bound = -math.log(max(above if clean < -0.999 else 1 - below if clean > 0.999 else above - below, 1e-12))
     output = torch.tensor([[[said, where]]], requires_grad=True)
     losses = diffusion.losses(output, torch.full((1, 1, 1), clean), torch.full((1, 1, 1), noise), torch.tensor([step]))
-    assert float(losses[0]) == pytest.approx(0.01, abs=1e-6)
-    assert float(losses[1]) == pytest.approx(bound / math.log(2), rel=2e-3, abs=1e-5)
+    assert losses[0].item() == pytest.approx(0.01, abs=1e-6)
+    assert losses[1].item() == pytest.approx(bound / math.log(2), rel=2e-3, abs=1e-5)
     (gradient,) = torch.autograd.grad(losses[1].sum(), output)
     assert float(gradient[0, 0, 0]) == 0  # the bound leaves the noise alone
 
