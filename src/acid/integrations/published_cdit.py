@@ -7,6 +7,7 @@ of a width have the number that goes with it.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,10 +93,8 @@ def _denoiser(content: Content, source: str | None, steps: int | None) -> tuple[
         parts = theirs.unflatten(0, (patch, patch, 2, channels))
         state[f"head.{kind}"] = parts.movedim((2, 3), (0, 1)).flatten(0, 3)
     weights.finish()
-    usual = NWMDiffusionConfig(len(NUMBERS))
-    config = NWMDiffusionConfig(
-        len(NUMBERS), vae.config, sizes, context=context, patch=patch, waves=waves, steps=steps or usual.steps
-    )
+    config = NWMDiffusionConfig(len(NUMBERS), vae.config, sizes, context=context, patch=patch, waves=waves)
+    config = config if steps is None else replace(config, steps=steps)
     return Converted(config, {f"dynamics.{name}": value for name, value in state.items()}), vae
 
 
