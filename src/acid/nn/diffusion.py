@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,15 +32,16 @@ class Diffusion:
         if not 2 <= steps <= STEPS:
             raise ShapeError(f"noise is taken away in 2 to {STEPS} steps, got {steps}")
         self.levels = [round(step * (STEPS - 1) / (steps - 1)) for step in range(steps)]
-        kept = np.cumprod(1 - np.linspace(FIRST_BETA, LAST_BETA, STEPS))[self.levels]  # of the signal's variance
-        before = np.append(1.0, kept[:-1])
+        betas = torch.linspace(FIRST_BETA, LAST_BETA, STEPS, dtype=torch.float64, device="cpu")
+        kept = (1 - betas).cumprod(0)[self.levels]  # of the signal's variance
+        before = torch.cat([kept.new_ones(1), kept[:-1]])
         beta = 1 - kept / before
         least = beta * (1 - before) / (1 - kept)
         least[0] = least[1]  # nothing is uncertain in the last step back, whose logarithm would not be finite
-        self._signal, self._noise = np.sqrt(kept).tolist(), np.sqrt(1 - kept).tolist()
-        self._least, self._most = np.log(least).tolist(), np.log(beta).tolist()
-        self._of_clean = (beta * np.sqrt(before) / (1 - kept)).tolist()
-        self._of_noised = ((1 - before) * np.sqrt(1 - beta) / (1 - kept)).tolist()
+        self._signal, self._noise = kept.sqrt().tolist(), (1 - kept).sqrt().tolist()
+        self._least, self._most = least.log().tolist(), beta.log().tolist()
+        self._of_clean = (beta * before.sqrt() / (1 - kept)).tolist()
+        self._of_noised = ((1 - before) * (1 - beta).sqrt() / (1 - kept)).tolist()
 
     def noised(self, clean: Tensor, step: int | Tensor, noise: Tensor) -> Tensor:
         return self._at(self._signal, step) * clean + self._at(self._noise, step) * noise
