@@ -677,5 +677,5 @@ def test_help_lists_the_formats(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["convert", "--help"])
     told = capsys.readouterr().out
-    for format in ("weights.pt", "_object.ckpt", "model_latest.pth", "STEP.pth.tar", "NAME.ckpt"):
+    for format in ("weights.pt", "_object.ckpt", "model_latest.pth", "STEP.pth.tar", "NAME.ckpt", "NWM's own CDiT"):
         assert format in told
