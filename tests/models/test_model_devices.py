@@ -18,16 +18,13 @@ from acid.models.nwm_diffusion import DiffusionWorldModel
 from acid.types import ActionScaler
 from acid.verifier import ActionFlow, FlowConfig, TransformerSize, flow_matching_loss
 
-SIZES = {  # numbers of an environment action
-    **{"lewm": 2, "lewm-shapes": 2, "pldm": 2, "pldm-shapes": 2},
-    **{"dinowm": 4, "nwm": 3, "nwm-diffusion": 3},
-}
+SIZES = {"dinowm": 4, "nwm": 3, "nwm-diffusion": 3}  # numbers of an environment action, where it is not 2
 
 
 @pytest.fixture
 def model(kind: str, tmp_path: Path) -> LearnedWorldModel:
     torch.manual_seed(0)
-    numbers = SIZES[kind]
+    numbers = SIZES.get(kind, 2)
     return models.build(kind, "lite", ActionScaler((0.0,) * numbers, (1.0,) * numbers), **frozen(kind, tmp_path))
 
 
