@@ -71,6 +71,7 @@ class _Reproduce(_Asked):
             with bar(f"reproduce {self.table.name}", "episode") as progress:
                 reproduce(findings, engine, progress, say=print)
         print(write(findings))
+        print(f"wrote {findings.file}.md", file=sys.stderr)
         if self.figures:
             drawn = self.table.draw(findings, self.figures)
             if not drawn:
@@ -136,7 +137,7 @@ class ReproduceAll(_Asked):
             with bar(f"reproduce {name}", "episode") as progress:
                 reproduce(findings, self.workers.make(), progress, say=print)
             write(findings)
-            print(f"wrote {options.results / name}.md", flush=True)
+            print(f"wrote {findings.file}.md", flush=True)
 
 
 _EVERY = (*(_command(table) for table in TABLES.values()), Annotated[ReproduceAll, tyro.conf.subcommand("all")])
