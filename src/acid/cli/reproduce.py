@@ -97,7 +97,7 @@ def _command(table: Table) -> Any:
     ]
     made = make_dataclass(f"Reproduce{table.name.title()}", several, bases=(_Reproduce,), frozen=True)
     made.table = table  # type: ignore[attr-defined]
-    made.__doc__ = f"{table.title}. Runs what is missing and prints it beside the published numbers."
+    made.__doc__ = f"{table.title}."
     return Annotated[made, tyro.conf.subcommand(table.name)]
 
 
@@ -146,7 +146,7 @@ Tables: Any = Union[_EVERY]  # noqa: UP007
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Run or resume a table of the paper."""
+    """Run what is missing of a table of the paper, and print it beside the published numbers."""
 
     table: tyro.conf.OmitSubcommandPrefixes[tyro.conf.OmitArgPrefixes[Tables]]  # pyright: ignore
     """Which one."""

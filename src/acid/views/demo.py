@@ -35,6 +35,7 @@ from acid.report import Clip, Ending, Look, Measured, error_over_steps, sheet, s
 from acid.report.style import INK
 from acid.tasks import Task
 from acid.views.episodes import BLUR, amount, imagined_frames, sheet_rows
+from acid.views.names import called
 
 SMALL = {"samples": 30, "elites": 3}  # a tenth of the published search, for models that plan in one latent vector
 PROPOSED = "proposal-acid"
@@ -144,7 +145,7 @@ def _draw(bench: Bench, films: Mapping[str, Film], rows: Mapping[str, Row], why:
     first = films[BASELINE]
     columns = max(len(row.frames) for row in drawn)
     titles = [f"step {t * bench.task.frameskip}" for t in range(1, columns + 1)]  # of the task, as in the verdicts
-    heading = f"{bench.cell.task}: same start, goal and world model. ACID also checks what the model imagines."
+    heading = f"{called(bench.cell.task)}: same start, goal and world model. ACID also checks what the model imagines."
     if PROPOSED in films:
         heading += " A proposal starts its smaller search where a learned policy would go."
     boxes = " Red boxes: where the error exceeds the expected one most." if any(row.marked for row in drawn) else ""
