@@ -26,6 +26,7 @@ _HEADING: dict[str, Any] = {"size": 14, "bold": True}  # fonts
 _NAME: dict[str, Any] = {"size": 13, "bold": True}
 _KIND: dict[str, Any] = {"size": 12}
 _NOTES: dict[str, Any] = {"size": 11}
+_WORD: dict[str, Any] = {"size": 18, "bold": True}
 _FORMATS = (".mp4", ".gif")
 
 
@@ -116,8 +117,9 @@ def wrapped(text: str, width: float, style: Mapping[str, Any]) -> list[str]:
 
 
 def _lengths(panel: Clip) -> list[int]:
-    """Of everything that is written above and below a panel, in pixels."""
+    """Of everything that is written above, on and below a panel, in pixels."""
     written = [(look(panel.condition).label, _NAME), (panel.kind, _KIND), *((note, _NOTES) for note in panel.notes)]
+    written += [] if panel.verdict is None else [(f" {panel.verdict.word} ", _WORD)]
     return [math.ceil(font(**style).getlength(text)) for text, style in written]
 
 
@@ -138,7 +140,7 @@ def _draw_panel(canvas: Any, draw: Any, panel: Clip, step: int, place: tuple[int
         draw.rectangle((left, top, left + width - 1, top + height - 1), outline=colour, width=5)
         draw.rectangle((left, top + height - 34, left + width - 1, top + height - 1), fill=colour)
         middle = (left + width // 2, top + height - 17)
-        draw.text(middle, panel.verdict.word, fill=PAPER, font=font(18, bold=True), anchor="mm")
+        draw.text(middle, panel.verdict.word, fill=PAPER, font=font(**_WORD), anchor="mm")
     if panel.notes:
         draw.text((left, top + image.shape[0] + 14), panel.notes[step], fill=INK, font=font(**_NOTES), anchor="ls")
 

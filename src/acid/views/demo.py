@@ -135,7 +135,7 @@ def _draw(bench: Bench, films: Mapping[str, Film], rows: Mapping[str, Row], why:
         *imagined, executed = sheet_rows(name, film, bench)
         expected, notes, marked = rows[name].imagined_errors[: len(executed.frames)], [], []
         if expected and len(expected) == len(rows[name].errors):  # else nothing reads errors from what is imagined
-            notes = [f"expects error {error:.2f}" for error in expected]
+            notes = [f"expects error {amount(error, bench.task.error_unit)}" for error in expected]
             marked = [int(np.argmax(np.subtract(rows[name].errors, expected)))]
         imagined = [replace(row, kind="imagines", notes=notes, marked=marked) for row in imagined]
         errors = [f"error {note}" for note in executed.notes]
@@ -172,7 +172,8 @@ def judge(row: Row, task: Task) -> Ending:
         return Ending("MISSED", False, [nearest, *below])
     near = row.final_error < 0.5 * row.initial_error
     left = f"{'less' if near else 'more'} than half of it is left"
-    return Ending(f"ENDS {row.final_error:.2f} OFF", near, [f"{amount(row.initial_error, unit)} at the start", left])
+    details = [f"{amount(row.initial_error, unit)} at the start", left]
+    return Ending(f"{amount(row.final_error, unit)} OFF", near, details)
 
 
 def ghost(frames: np.ndarray, goal: np.ndarray) -> np.ndarray:
@@ -206,7 +207,7 @@ def _draw_outcome(rows: Mapping[str, Mapping[str, Row]], bench: Bench, out: Path
         return out / "success.png"
     curves = {condition(name).look: _curve(list(some.values())) for name, some in rows.items()}
     unit = bench.task.error_unit
-    error_over_steps(out / "error.png", {bench.cell.task: curves}, error=f"error ({unit})", step="model steps")
+    error_over_steps(out / "error.png", {called(bench.cell.task): curves}, error=f"error ({unit})", step="model steps")
     return out / "error.png"
 
 
