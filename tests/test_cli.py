@@ -169,6 +169,8 @@ MISTAKES = {
     "results nowhere": "no results: nowhere is not a folder",
     "train model lewm --data nowhere.h5": "nowhere.h5",
     "plan --folder nowhere": "nowhere is not the folder of a cell: it has no subfolder 'model'",
+    "plan --out plan.txt": "the file of a picture must end in .png or .jpg, got 'plan.txt'",
+    "plan --rerun plan.txt": "the file of a recording must end in .rrd, got 'plan.txt'",
     "plan --problem -1": "problems are counted from 0, got -1",
     "demo rope --model lewm": "no weights are shipped for 'rope/lewm'",
     "demo --episodes 0": "episodes must be at least 1, got 0",
