@@ -54,9 +54,11 @@ def test_only_tasks_that_are_judged_by_success_are_drawn(tmp_path: Path):
     assert figures.draw_results(tmp_path, tmp_path / "figures") == []
 
 
-def test_a_lambda_that_was_never_chosen_is_told(tmp_path: Path):
+def test_which_of_several_lambdas_is_shown_has_to_be_chosen(tmp_path: Path):
     add(tmp_path, "test", "original", SEARCHES[0], None, 4)
     add(tmp_path, "test", "acid", SEARCHES[0], 0.1, 4)
+    assert [path.name for path in figures.draw_results(tmp_path, tmp_path / "figures")] == ["line-m-budget.png"]
+    add(tmp_path, "test", "acid", SEARCHES[0], 0.5, 4)
     with pytest.raises(DataError, match='no "select" results of acid for m'):
         figures.draw_results(tmp_path, tmp_path / "figures")
 

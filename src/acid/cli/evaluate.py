@@ -128,6 +128,8 @@ class Results:
         if self.figures is not None:
             need("--figures", "report")
         summaries = summarise(self.results, split=self.split, metric=self.metric, starts=self.starts)
+        if not summaries:
+            raise AcidError(f"{self.results} holds no rows of the split {self.split!r}; `acid eval` makes some")
         if self.json:
             print(json.dumps([summary.as_dict() for summary in summaries], indent=2, ensure_ascii=False))
         else:

@@ -31,8 +31,10 @@ def draw_results(results: Path, out: Path) -> list[Path]:
     paths = []
     for (task, model), group in groupby(sorted(found, key=_cell), key=_cell):
         cell = list(group)
-        ran = {s.condition for s in cell}
-        lambdas = {name: choose_lambda(chosen_on, model, name) for name in SWEPT if name in ran}
+        lambdas = {}
+        for name in SWEPT:
+            if ran := {s.lam for s in cell if s.condition == name and s.lam is not None}:
+                lambdas[name] = ran.pop() if len(ran) == 1 else choose_lambda(chosen_on, model, name)
         paths.append(_draw_budgets(cell, lambdas, out / f"{task}-{model}-budget.png"))
         searches = {s.search for s in cell if s.condition == "acid" and s.search is not None}
         for search in sorted(searches, key=lambda spec: spec.budget):
