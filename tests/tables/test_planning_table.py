@@ -87,7 +87,7 @@ def test_a_table_that_is_not_complete_is_shown_without_pooling(findings: Finding
 
 def test_the_numbers_behind_it_are_written_too(findings: Findings):
     text = write(findings)
-    stored = json.loads((findings.options.results / "planning.json").read_text())["lines"]
+    stored = json.loads(findings.file.with_suffix(".json").read_text())["lines"]
     assert {(s["task"], s["condition"]) for s in stored} == {
         (task, name) for task in ("cube", "reacher") for name in ("original", "acid", "control")
     }
