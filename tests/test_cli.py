@@ -169,6 +169,7 @@ MISTAKES = {
     "results nowhere": "no results: nowhere is not a folder",
     "train model lewm --data nowhere.h5": "nowhere.h5",
     "plan --folder nowhere": "nowhere is not the folder of a cell: it has no subfolder 'model'",
+    "inspect reacher/lewn --data x.h5": "is neither a folder nor a shipped cell; did you mean 'reacher/lewm'",
     "plan --out plan.txt": "the file of a picture must end in .png or .jpg, got 'plan.txt'",
     "plan --rerun plan.txt": "the file of a recording must end in .rrd, got 'plan.txt'",
     "plan --problem -1": "problems are counted from 0, got -1",
