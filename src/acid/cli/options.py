@@ -68,7 +68,8 @@ class Where:
     results: Path = Path("results")
     """Folder for rows, and for a λ or instances that you choose yourself for a shipped cell."""
 
-    def cell(self) -> Cell:
+    def cell(self, preferred: str | None = None) -> Cell:
+        """preferred: the world model by default, where it is shipped."""
         from acid import checkpoint
         from acid.evaluation import Cell, shipped
 
@@ -80,7 +81,8 @@ class Where:
         if self.model is None and not known:
             close = did_you_mean(self.task, {name.split("/")[0] for name in shipped()})
             raise AcidError(f"no weights are shipped for the task {self.task!r}: pass --folder{close}")
-        return Cell(self.task, self.model or known[0], self.folder, self.results)
+        usual = preferred if preferred in known else known[0] if known else ""
+        return Cell(self.task, self.model or usual, self.folder, self.results)
 
 
 @dataclass(frozen=True)

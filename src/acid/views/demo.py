@@ -37,6 +37,7 @@ from acid.tasks import Task
 from acid.views.episodes import BLUR, amount, imagined_frames, sheet_rows
 from acid.views.names import called
 
+MODEL = "lewm-shapes"  # if there is a choice: its imagination shows how the block lies
 SMALL = {"samples": 30, "elites": 3}  # a tenth of the published search, for models that plan in one latent vector
 PROPOSED = "proposal-acid"
 IDLE = "noop"
