@@ -24,11 +24,13 @@ class _Asked:
 
     folder: Path | None = None
     """Your own checkpoints: a folder that holds TASK/MODEL, or that of one cell; default: the shipped ones."""
-    results: Path = Path("results")
+    results: Path | None = None
+    """Folder for rows and tables. Default: results, or FOLDER/results with --folder, as rows of other checkpoints are
+    kept apart; for the scale paper: results/paper."""
     dry_run: bool = False
     """Only say what would run, and about how long it would take."""
     scale: Scale = "lite"
-    """paper: world models of the published size. They are not shipped: pass --folder; rows go to RESULTS/paper."""
+    """paper: world models of the published size. They are not shipped: pass --folder."""
     workers: By = field(default_factory=Workers)
     compute: On = field(default_factory=Compute)
 
@@ -108,8 +110,11 @@ def _options(asked: Any, **more: Any) -> Options:
             "weights of the published size are not shipped: train them with `acid train ... --scale paper`, then pass "
             "--folder FOLDER, which holds TASK/MODEL"
         )
+    usual = Path("results")
+    if asked.folder is not None:
+        usual = usual / "paper" if asked.scale == "paper" else asked.folder / "results"
     return Options(
-        results=asked.results / "paper" if asked.scale == "paper" else asked.results,
+        results=usual if asked.results is None else asked.results,
         folder=asked.folder,
         scale=None if asked.scale == "lite" else asked.scale,
         **asked.compute.options(),
