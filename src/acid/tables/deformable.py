@@ -39,7 +39,7 @@ NEAR = 1.02  # a curve has reached a level when it is within 2 % of it
 def _studies(task: str) -> list[Study]:
     one = Study(task, MODEL, CONDITIONS, choice=CHOICE)
     small = Study(task, MODEL, PROPOSED, kit_of(MODEL).proposed, against=one)
-    conditions = ("original", "acid")
+    conditions: tuple[str, ...] = ("original", "acid")
     episodes = dict.fromkeys(conditions, FEWER)
     five = Study(task, MODEL, conditions, {"horizon": AHEAD}, budget=2 * AHEAD, episodes=episodes)
     return [one, *([small] if task in WITH_POLICY else []), five]
