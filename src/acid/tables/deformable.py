@@ -40,7 +40,7 @@ def _studies(task: str) -> list[Study]:
     one = Study(task, MODEL, CONDITIONS, choice=CHOICE)
     small = Study(task, MODEL, PROPOSED, kit_of(MODEL).proposed, against=one)
     conditions: tuple[str, ...] = ("original", "acid")
-    episodes = dict.fromkeys(conditions, FEWER)
+    episodes: dict[str, int] = dict.fromkeys(conditions, FEWER)
     five = Study(task, MODEL, conditions, {"horizon": AHEAD}, budget=2 * AHEAD, episodes=episodes)
     return [one, *([small] if task in WITH_POLICY else []), five]
 
