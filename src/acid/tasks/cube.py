@@ -91,7 +91,8 @@ class Cube(MujocoTask):
 
     def physical(self, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         effector, yaw, gripper = np.split(columns["proprio"], (3, 4), axis=1)
-        return {"cube": columns["cube"][:, :3], "effector": effector, "yaw": on_circle(yaw), "gripper": gripper}
+        yaw = on_circle(2 * yaw)  # the gripper looks the same after half a turn
+        return {"cube": columns["cube"][:, :3], "effector": effector, "yaw": yaw, "gripper": gripper}
 
     def pose(self, state: np.ndarray) -> np.ndarray:
         """The cube's centre [3] in m."""
