@@ -14,7 +14,14 @@ from acid.models.dinowm import DinoWorldModel
 from acid.types import ActionScaler
 from acid.verifier import ActionFlow, FlowConfig, TransformerSize, flow_matching_loss
 
-SIZES = {"lewm": 2, "lewm-shapes": 2, "pldm": 2, "pldm-shapes": 2, "dinowm": 4, "nwm": 3}  # numbers of an environment action
+SIZES = {
+    "lewm": 2,
+    "lewm-shapes": 2,
+    "pldm": 2,
+    "pldm-shapes": 2,
+    "dinowm": 4,
+    "nwm": 3,
+}  # numbers of an environment action
 
 
 def model_of(kind: str) -> LearnedWorldModel:

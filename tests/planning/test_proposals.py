@@ -78,6 +78,27 @@ def test_a_goal_may_be_farther_away_than_the_plan_looks() -> None:
     assert policy.asked == [3, 2]
 
 
+def test_a_policy_may_answer_with_several_actions_in_units_of_its_own_about_what_it_sees() -> None:
+    class Path(Halfway):
+        """Three equal steps at once, of a tenth each, to a goal seen from the other side."""
+
+        def act(self, latent: Tensor, goal: Tensor, left: int) -> Tensor:
+            return -10 * super().act(latent, goal, left).expand(-1, 3)
+
+    policy = Path()
+    proposal = PolicyProposal(
+        policy, features=lambda latents: -latents, units=lambda answer: answer.unflatten(1, (3, 1)) / 10
+    )
+    short = proposal(Line(), Problem(START[:, None], GOAL[:, None]), 3, Streams.of(0, 2)).mean
+    assert policy.asked == [3]
+    torch.testing.assert_close(short, ((GOAL - START) / 3)[:, None].expand(2, 3, 1))
+    policy.asked.clear()
+    torch.testing.assert_close(propose(proposal).mean[:, :3], short)  # of a longer plan, the rest follows
+    assert policy.asked == [3, 1]
+    ends = replace(proposal, variables=lambda plans: plans.sum(2, keepdim=True))
+    torch.testing.assert_close(propose(ends).mean, propose(proposal).mean.sum(1, keepdim=True))
+
+
 def test_a_search_of_one_candidate_is_the_proposal_itself() -> None:
     proposal = PolicyProposal(Halfway())
     plan = planner(Shooting(samples=1), proposal=proposal).plan(START, GOAL)

@@ -94,9 +94,9 @@ class Evaluate:
 
 def _usual(cell: Cell) -> list[str]:
     """The conditions that are compared by default."""
-    if cell.task_class.setup.judges_paths:
-        return ["original", "acid", "turn", "prior", "best"]
     policy = ["policy"] if cell.has("policy") and cell.task_class.setup.goal_offset is not None else []
+    if cell.task_class.setup.judges_paths:
+        return ["original", "acid", "turn", *policy, "prior", "best"]
     return ["original", "acid", "control", *policy, "random", "noop"]
 
 

@@ -131,20 +131,35 @@ class PlanningAgent:
 
 
 class PolicyAgent:
-    """The goal-conditioned policy in closed loop: it observes again after every model step, and imagines nothing."""
+    """The goal-conditioned policy in closed loop: it observes again after every answer, and imagines nothing.
 
-    def __init__(self, model: WorldModel, policy: GoalPolicy, scaler: ActionScaler, steps_left: StepsLeft) -> None:
+    scaler: of the model's steps. answers: of the policy's, if they are other ones or several at once.
+    features: what the policy looks at [B, P', D'] of latents [B, P, D].
+    """
+
+    def __init__(
+        self,
+        model: WorldModel,
+        policy: GoalPolicy,
+        scaler: ActionScaler,
+        steps_left: StepsLeft,
+        *,
+        answers: ActionScaler | None = None,
+        features: Callable[[Tensor], Tensor] = lambda latents: latents,
+    ) -> None:
         self._model = model
         self._policy = policy
         self._scaler = scaler
         self._steps_left = steps_left
+        self._answers = answers or scaler
+        self._features = features
 
     def act(self, situation: Situation) -> Decision:
         with _Clock() as clock, torch.no_grad():
             now, goal = encode(self._model, situation.observation), encode(self._model, situation.goals)
             left = min(self._steps_left(situation.left, self._scaler.frameskip), self._policy.horizon)
-            action = self._policy.act(now, goal, left)
-            env_actions = self._scaler.denormalise(action[:, None]).numpy(force=True)
+            action = self._policy.act(self._features(now), self._features(goal), left)
+            env_actions = self._answers.denormalise(action[:, None]).numpy(force=True)
         return Decision(env_actions, clock.cpu, clock.wall)
 
 

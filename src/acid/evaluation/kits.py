@@ -145,6 +145,7 @@ class NavigationKit(Kit):
     repeats = 3
     batch = 1
     SPREAD = (0.12, 0.25)  # m/s and rad/s, of arcs around the current speed
+    proposed: Mapping[str, Any] = {"std_init": 0.5}  # of that spread, around the arc of a policy
 
     def check(self, metadata: Mapping[str, Any]) -> None:
         if metadata.get("tokenizer") != self.model.tokenizer.fingerprint:
@@ -180,6 +181,16 @@ class NavigationKit(Kit):
         speed, rate = (spread * STEP_SECONDS / SCALER.std[i] for spread, i in zip(self.SPREAD, (0, 2), strict=True))
         arc = Arc(SCALER, std=(speed, rate))
         return {"arc": arc, "line": StraightLine(), "nwm": HeadedLine(scaler=SCALER)}[candidates]
+
+    def proposal(self, policy: Any, spec: SearchSpec) -> Proposal:
+        """The arc along the path that a policy answers with."""
+        chosen: Any = self.parametrisation(spec.candidates)
+        return PolicyProposal(
+            policy,
+            features=self.model.features,
+            units=lambda answer: self.model.scaler.normalise(policy.scaler.denormalise(answer[:, None])),
+            variables=chosen.along,
+        )
 
     def initial(self, candidates: str, situation: Situation) -> Tensor | None:
         """Straight on, as fast as in the last step."""

@@ -558,7 +558,7 @@ KIND = Kind(
     NWMLoss,
     stream="latents",
     actions="displacements",
-    parts=("tokenizer", "model", "verifier"),
+    parts=("tokenizer", "model", "verifier", "policy"),
 )
 
 
