@@ -15,7 +15,7 @@ from acid.data.poses import SCALER, displacements, integrate
 from acid.errors import AcidError, CheckpointError
 from acid.evaluation import Bench, Cell, Protocol, SearchSpec
 from acid.evaluation.kits import Kit, NavigationKit, TokenKit, kit_of, places
-from acid.planning import Adaptive, Arc, DecodedDistance, GoalDistance, PolicyProposal, StraightLine, goal_cost
+from acid.planning import Adaptive, Arc, Between, DecodedDistance, GoalDistance, PolicyProposal, StraightLine, goal_cost
 from acid.planning.noise import Streams
 from acid.types import ActionScaler, Problem, Trajectory
 
@@ -119,8 +119,12 @@ def test_a_proposal_is_the_arc_along_the_path_of_a_policy(kit: NavigationKit):
     frames = torch.zeros(3, 4, 32, 32, 3, dtype=torch.uint8)
     seen = kit.model.encode(frames)
     problem = Problem(seen, seen[:, -1])
-    start = kit.proposal(Circle(), SearchSpec("cem", 6, 1, 3, 8, "arc"))(kit.model, problem, 8, Streams.of(0, 3))
-    assert start.std is None  # as wide as the search is told to be
+    proposal = kit.proposal(Circle(), SearchSpec("cem", 6, 1, 3, 8, "arc"))
+    start = kit.around(proposal, None)(kit.model, problem, 8, Streams.of(0, 3))  # nobody knows how fast it goes
+    assert start.std is None
+    assert start.sequences is None
+    known = torch.full((3, 1, 2), 5.0)
+    assert kit.around(proposal, known) == Between(proposal, known)
     steps = SCALER.denormalise(kit.parametrisation("arc")(start.mean, 8)).numpy()
     np.testing.assert_allclose(steps[..., [0, 2]], np.broadcast_to([0.3, -0.1], (3, 8, 2)), atol=1e-6)
 

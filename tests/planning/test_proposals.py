@@ -12,6 +12,7 @@ from torch import Tensor
 from acid.errors import PlanningError, ShapeError
 from acid.planning import (
     CEM,
+    Between,
     Controller,
     Planner,
     PolicyProposal,
@@ -206,6 +207,22 @@ def test_a_prior_counts_by_its_precision() -> None:
     torch.testing.assert_close(found.std[0, :, 0], torch.tensor([sure, 1.0, 0.5**0.5, 0.5**0.5]), atol=1e-3, rtol=0)
     with pytest.raises(PlanningError, match="not positive"):
         propose(PriorProposal(lambda now, goal: (torch.zeros(2, 4, 1), torch.zeros(2, 4, 1))))
+
+
+def test_between_a_policy_and_the_usual_start_the_surer_one_counts_more() -> None:
+    policy, usual = PolicyProposal(Generous(), samples=40, steps=2), torch.full((2, 4, 1), 9.0)
+    samples = propose(policy).sequences
+    std, mean = torch.std_mean(samples, 1)
+    for own, close in ((100.0, mean), (1e-3, usual)):
+        start = propose(Between(policy, usual, own))
+        torch.testing.assert_close(start.mean, close, atol=0.01, rtol=0)
+        assert (start.std < std).all()
+        assert (start.std < own).all()
+        assert start.sequences is None
+    both = propose(Between(policy, usual, 0.5))
+    torch.testing.assert_close(both.std, (std**-2 + 4).rsqrt())
+    with pytest.raises(PlanningError, match="2 or more samples"):
+        propose(Between(PolicyProposal(Generous(), samples=1), usual))
 
 
 def test_the_rest_of_a_plan_is_tried_beside_the_policy() -> None:

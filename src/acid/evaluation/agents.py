@@ -15,7 +15,7 @@ from acid.errors import AcidError
 from acid.evaluation.protocol import plan_seed
 from acid.planning import Controller, Planner
 from acid.planning.observations import as_tensors
-from acid.planning.proposals import GoalPolicy
+from acid.planning.proposals import GoalPolicy, Proposal
 from acid.types import ActionScaler, Plan, WorldModel
 
 Judge = Callable[[int, np.ndarray], np.ndarray | None]
@@ -69,7 +69,7 @@ class Agent(Protocol):
 class PlanningAgent:
     """Plans, and executes the first `execute` model steps of each plan, by default all of them.
 
-    initial: the mean [B, H, A] (or variables of the parametrisation) that a search starts from.
+    initial: the mean [B, H, A] (or variables of the parametrisation) or the proposal that a search starts from.
     readout: latents [B, k, P, D] to the poses [B, k, ...] that they show, as the task's success test compares them.
     steps_left: if given, plans become shorter as the goal comes nearer, instead of always aiming H steps ahead.
     """
@@ -79,7 +79,7 @@ class PlanningAgent:
         planner: Planner,
         execute: int | None = None,
         *,
-        initial: Callable[[Situation], Tensor | None] = lambda situation: None,
+        initial: Callable[[Situation], Tensor | Proposal | None] = lambda situation: None,
         readout: Callable[[Tensor], Tensor] | None = None,
         steps_left: StepsLeft | None = None,
     ) -> None:

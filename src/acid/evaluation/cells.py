@@ -28,7 +28,7 @@ from acid.evaluation.protocol import Instances, Protocol, draw_instances
 from acid.evaluation.provenance import Provenance
 from acid.evaluation.searches import SearchSpec
 from acid.files import check_name, read_json_object, write_text
-from acid.planning import Cost, Observer, Planner
+from acid.planning import Cost, Observer, Planner, Proposal
 from acid.verifier import Policy, Verifier
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
@@ -285,11 +285,19 @@ class Bench:
             self._pools[condition.proposes] = SharedPool(planner, judged, initial=self.initial(condition))
         return self._pools[condition.proposes]
 
-    def initial(self, condition: Condition) -> Callable[[Situation], Tensor | None]:
-        """The mean that a search starts from where there is no proposal."""
-        if condition.proposes:
-            return lambda situation: None
-        return lambda situation: self.kit.initial(self.spec.candidates, situation)
+    def initial(self, condition: Condition) -> Callable[[Situation], Tensor | Proposal | None]:
+        """What a search starts from."""
+
+        def start(situation: Situation) -> Tensor | Proposal | None:
+            usual = self.kit.initial(self.spec.candidates, situation)
+            return self.kit.around(self.proposal, usual) if condition.proposes else usual
+
+        return start
+
+    @cached_property
+    def proposal(self) -> Proposal:
+        """How a search starts from the cell's policy."""
+        return self.kit.proposal(self.policy, self.spec)
 
     def cost(self, condition: Condition, lam: float | None) -> Cost:
         """What a condition's search minimises. All report consistency; only ACID's search sees it."""
@@ -303,7 +311,7 @@ class Bench:
     def _planner(self, condition: Condition, cost: Cost, observer: Observer | None = None) -> Planner:
         low, high = self.task.action_bounds
         bounds = (torch.from_numpy(low), torch.from_numpy(high)) if condition.bounded else None
-        proposal = self.kit.proposal(self.policy, self.spec) if condition.proposes else None
+        proposal = self.proposal if condition.proposes else None
         return self.kit.planner(
             cost, self.spec, bounds=bounds, proposal=proposal, precision=self._precision, observer=observer
         )

@@ -128,9 +128,33 @@ class PriorProposal:
         mean, std = self.prior(problem.now, problem.goal)
         if not (std > 0).all():
             raise PlanningError("the prior gives standard deviations that are not positive")
-        precision = std.square().reciprocal()
-        total = precision + self.std**-2
-        return Start(mean * precision / total, total.rsqrt())
+        return _between(mean, std, torch.zeros_like(mean), self.std)
+
+
+@dataclass(frozen=True)
+class Between:
+    """The Gaussian of a proposal's samples times the search's usual one: each counts by its precision.
+
+    mean, std: of the usual Gaussian, e.g. around the current speed of a robot, [B, V, d] and one number.
+    """
+
+    proposal: Proposal
+    mean: Tensor
+    std: float = 1.0
+
+    def __call__(self, model: WorldModel, problem: Problem, horizon: int, streams: Streams, /) -> Start:
+        samples = self.proposal(model, problem, horizon, streams).sequences
+        if samples is None or samples.shape[1] < 2:
+            raise PlanningError("only a proposal with 2 or more samples tells how sure it is; propose more")
+        std, mean = torch.std_mean(samples, 1)
+        return _between(mean, std, self.mean.to(mean), self.std)
+
+
+def _between(mean: Tensor, std: Tensor, usual: Tensor, usual_std: float) -> Start:
+    """The product of two Gaussians."""
+    precision, other = std.square().reciprocal(), usual_std**-2
+    total = precision + other
+    return Start((mean * precision + usual * other) / total, total.rsqrt())
 
 
 @dataclass(frozen=True)

@@ -195,7 +195,7 @@ def show(findings: Findings) -> list[Chart | Forest]:
     """The gains, and the residual over the steps under the true actions."""
     bars = []
     for study in findings.studies:
-        gain = findings.compare(study, "acid", BASELINE, ATE)
+        gain = findings.compare(study, "acid", BASELINE, ATE) if "acid" in study.conditions else None
         if gain is not None:
             spec = study.spec()
             paper = PUBLISHED["acid"][0] - PUBLISHED["original"][0] if spec.candidates == "nwm" else None
@@ -220,7 +220,7 @@ def show(findings: Findings) -> list[Chart | Forest]:
 
 
 ARCS = Study(TASK, MODEL, POOLED, candidates="arc", choice=CHOICE, every_lambda=True)
-AROUND = Study(TASK, MODEL, GUIDED, candidates="arc", options=NavigationKit.proposed, against=ARCS)
+AROUND = Study(TASK, MODEL, GUIDED, NavigationKit.proposed, candidates="arc", against=ARCS)
 
 NAVIGATION = Table(
     name="navigation",
@@ -288,8 +288,8 @@ NAVIGATION = Table(
         "arc: constant curvature around the current speed; line: straight lines that may lead sideways, with a turn at",
         "the end; nwm: such lines as NWM's public code makes them, which first turn to where they lead.",
         "ACID of path: consistency of the places where actions lead instead of actions.",
-        "policy: all steps at once from now and goal, without a world model; as an arc: the arc closest to that path.",
-        "proposal: arcs around that one, half as wide.",
+        "policy: all steps at once from now and goal, without a world model; policy, as an arc: the arc between that",
+        "path and the current speed, each by how sure it is. proposal: a search around this arc, N 24, K 8.",
         "collisions: plans that touch an obstacle when driven.",
         "published: the paper's ATE and RPE, models of full size on RECON.",
     ),
