@@ -55,7 +55,8 @@ def beside_proposals(findings: Findings) -> list[str]:
     told = []
     for name, other in (
         ("proposal", "policy"),
-        ("proposal-acid", "policy"),
+        ("proposal", "policy-open"),
+        ("proposal-acid", "policy-open"),
         ("proposal-acid", "proposal"),
         ("proposal-turn", "proposal"),
         ("proposal", "turn"),
@@ -74,9 +75,12 @@ def correlations(findings: Findings) -> dict[str, dict[str, Interval]]:
     """For each family of candidates: rank correlations inside a pool, averaged over the instances."""
     found = {}
     for study in findings.studies:
-        rows = findings.rows(study, BASELINE) if study.spec().iterations == 1 else []
+        family, name = study.spec().candidates, BASELINE
+        if name not in study.conditions:
+            family, name = f"{family} around a policy", "proposal"
+        rows = findings.rows(study, name) if study.spec().iterations == 1 else []
         if rows:
-            found[study.spec().candidates] = {n: bootstrap_mean([row.pool[n] for row in rows]) for n in CORRELATIONS}
+            found[family] = {n: bootstrap_mean([row.pool[n] for row in rows]) for n in CORRELATIONS}
     return found
 
 
@@ -148,7 +152,7 @@ def gains(findings: Findings, studies: Sequence[Study]) -> dict[str, Paired]:
     found = {
         f"Navigation with {FAMILY_NAMES[study.spec().candidates]}": findings.compare(study, "acid", BASELINE, ATE)
         for study in studies
-        if study.spec().iterations == 1 and findings.has_weights(study)
+        if "acid" in study.conditions and study.spec().iterations == 1 and findings.has_weights(study)
     }
     return {family: gain for family, gain in found.items() if gain is not None}
 
