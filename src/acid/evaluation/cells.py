@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -283,17 +283,13 @@ class Bench:
         if condition.proposes not in self._pools:
             planner = self._planner(condition, Cost([self.kit.goal()]))
             judged = terms(self.kit, self._pooled_with or ())
-            self._pools[condition.proposes] = SharedPool(planner, judged, initial=self.initial(condition))
+            self._pools[condition.proposes] = SharedPool(planner, judged, initial=partial(self.initial, condition))
         return self._pools[condition.proposes]
 
-    def initial(self, condition: Condition) -> Callable[[Situation], Tensor | Proposal | None]:
-        """What a search starts from."""
-
-        def start(situation: Situation) -> Tensor | Proposal | None:
-            usual = self.kit.initial(self.spec.candidates, situation)
-            return self.kit.around(self.proposal, usual) if condition.proposes else usual
-
-        return start
+    def initial(self, condition: Condition, situation: Situation) -> Tensor | Proposal | None:
+        """What a search starts from; None for what its planner starts from by itself."""
+        usual = self.kit.initial(self.spec.candidates, situation)
+        return self.kit.around(self.proposal, usual) if condition.proposes else usual
 
     @cached_property
     def proposal(self) -> Proposal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -117,7 +118,7 @@ class Condition:
         planner = bench.planner(self, lam)
         left = bench.protocol.steps_left if bench.spec.shrinks else None
         agent = PlanningAgent(
-            planner, bench.spec.execute, initial=bench.initial(self), readout=bench.readout, steps_left=left
+            planner, bench.spec.execute, initial=partial(bench.initial, self), readout=bench.readout, steps_left=left
         )
         return agent if self.disturb is None else self.disturb(agent, bench)
 
