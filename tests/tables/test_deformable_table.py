@@ -26,7 +26,7 @@ from acid.tables.deformable import (
 )
 from acid.tables.table import Line
 
-NEAR, SMALL, FAR = DEFORMABLE.studies[:3]  # rope: one push at a time, the same from a proposal, five
+NEAR, SMALL, _, FAR = DEFORMABLE.studies[:4]  # rope: one push at a time, the same from a proposal (twice), five
 
 
 def add(findings: Findings, name: str, means: Sequence[float], study=NEAR, missed=0, imagined=(), **options: Any):
