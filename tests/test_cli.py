@@ -8,14 +8,16 @@ import shlex
 import shutil
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 from fake_rows import keep, row
 
 from acid import cli
+from acid.cli.evaluate import _usual
 from acid.cli.options import Where
-from acid.evaluation import Cell, Protocol, condition, read_rows
+from acid.evaluation import Cell, Protocol, condition, read_rows, shipped
 from acid.evaluation.cells import ASSETS
 from acid.tables import TABLES
 
@@ -168,6 +170,9 @@ MISTAKES = {
     "results nowhere": "no results: nowhere is not a folder",
     "train model lewm --data nowhere.h5": "nowhere.h5",
     "plan --folder nowhere": "nowhere is not the folder of a cell: it has no subfolder 'model'",
+    "inspect reacher/lewn --data x.h5": "is neither a folder nor a shipped cell; did you mean 'reacher/lewm'",
+    "plan --out plan.txt": "the file of a picture must end in .png or .jpg, got 'plan.txt'",
+    "plan --rerun plan.txt": "the file of a recording must end in .rrd, got 'plan.txt'",
     "plan --problem -1": "problems are counted from 0, got -1",
     "demo rope --model lewm": "no weights are shipped for 'rope/lewm'",
     "demo --episodes 0": "episodes must be at least 1, got 0",
@@ -318,12 +323,39 @@ def test_reproduce_writes_a_table_of_the_rows_that_are_there(tmp_path: Path, cap
         for path in (ASSETS.parents[2] / "results" / "reacher" / "lewm" / "test").glob(f"{name}_cem-n300*"):
             (tmp_path / "reacher" / "lewm" / "test").mkdir(parents=True, exist_ok=True)
             shutil.copy(path, tmp_path / "reacher" / "lewm" / "test")
-    cli.main(["reproduce", "planning", "--no-evaluate", "--results", str(tmp_path), "--tasks", "reacher"])
-    text = capsys.readouterr().out
-    assert "| lewm  | reacher | acid " in text
-    assert "left out, not evaluated yet: pldm on reacher" in text
-    assert (tmp_path / "planning.md").read_text() == text
+    cli.main(["reproduce", "planning", "--no-evaluate", "--results", str(tmp_path)])
+    printed = capsys.readouterr()
+    assert "| lewm  | reacher | acid " in printed.out
+    assert "left out, not evaluated yet: lewm on cube" in printed.out
+    assert f"wrote {tmp_path / 'planning.md'}" in printed.err
+    assert (tmp_path / "planning.md").read_text() == printed.out
     assert json.loads((tmp_path / "planning.json").read_text())["lines"]
+
+
+def test_a_part_of_a_table_does_not_take_the_place_of_the_whole(tmp_path: Path, capsys):
+    whole = {name: (ASSETS.parents[2] / "results" / name).read_text() for name in ("planning.md", "planning.json")}
+    for name, text in whole.items():
+        (tmp_path / name).write_text(text)
+    asked = ["--results", str(tmp_path), "--tasks", "reacher", "--models", "pldm", "lewm"]
+    cli.main(["reproduce", "planning", "--no-evaluate", *asked])
+    text = capsys.readouterr().out
+    assert "left out, not evaluated yet: lewm on reacher" in text
+    assert "cube" not in text
+    assert (tmp_path / "planning-lewm-pldm-reacher.md").read_text() == text
+    assert {name: (tmp_path / name).read_text() for name in whole} == whole
+
+
+def test_what_is_compared_by_default_can_be_run_in_every_shipped_cell():
+    for task, model in (name.split("/") for name in shipped()):
+        cell = Cell(task, model)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            found = [entry for entry in _usual(cell, every=False) if entry.weighted]
+        assert "acid" in [entry.name for entry in found]
+        assert None not in [cell.chosen_lambda(entry) for entry in found]
+        every = [entry for entry in _usual(cell, every=True) if entry.weighted]
+        assert len(told) == (found != every)
+        assert all("left out: no λ was chosen for it" in str(one.message) for one in told)
 
 
 def test_results_as_a_table_as_json_and_as_figures(tmp_path: Path, capsys):
@@ -422,7 +454,8 @@ def test_one_table_says_what_would_run(tmp_path: Path, capsys):
     assert re.fullmatch(r"swap +\d+ episodes, time unknown\n", capsys.readouterr().out)
     assert not list(tmp_path.iterdir())
     cli.main(["reproduce", "transfer", "--dry-run", "--choose", "--results", str(tmp_path), "--tasks", "rope"])
-    assert capsys.readouterr().out == "transfer     120 episodes, time unknown\n"  # 40 problems, three λ
+    told = "transfer     240 episodes, time unknown\n"  # 40 problems, three λ, and both tasks: λ is chosen for both
+    assert capsys.readouterr().out == told
     with pytest.raises(SystemExit):
         cli.main(["reproduce", "swap", "--dry-run", "--no-evaluate"])
     assert "leave --no-evaluate out" in capsys.readouterr().err

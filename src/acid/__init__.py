@@ -1,4 +1,4 @@
-"""Planning with learned world models, verified by cycle action consistency.
+"""Planning with learned world models that checks what the model imagines.
 
 A plan is a search over action sequences, scored by a cost on the trajectory a world model imagines. ACID is one term of
 that cost: an inverse dynamics model reads the imagined transitions and must find the actions that were asked for.

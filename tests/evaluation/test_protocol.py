@@ -148,9 +148,9 @@ def test_too_few_instances_say_how_many_there_are():
     ("options", "message"),
     [
         ({"split": "tset"}, "unknown split 'tset'; did you mean 'test'"),
-        ({"budget": 0}, r"protocol\.budget must be at least 1, got 0"),
-        ({"goal_offset": 0}, r"protocol\.goal_offset must be at least 1, got 0"),
-        ({"episodes": -1}, r"protocol\.episodes must be at least 1, got -1"),
+        ({"budget": 0}, "budget must be at least 1, got 0"),
+        ({"goal_offset": 0}, "goal_offset must be at least 1, got 0"),
+        ({"episodes": -1}, "episodes must be at least 1, got -1"),
         ({"seed": -1}, "seed must not be negative, got -1"),
     ],
 )

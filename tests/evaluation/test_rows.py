@@ -174,7 +174,7 @@ def test_rows_of_other_checkpoints_or_rules_are_refused(tmp_path: Path, changes)
         rows.append([row(0)])
         with pytest.raises(DataError, match="--fresh"):
             rows.append([row(1, **changes)])
-    with pytest.raises(DataError, match=f"{next(iter(changes))}.*move the file away, or pass --fresh"):
+    with pytest.raises(DataError, match=f"{next(iter(changes))}.*replace it by `acid eval --fresh`"):
         RowFile(path, SAME | changes)
     assert read_rows([path]) == [row(0)]
     with RowFile(path, SAME | changes, fresh=True) as rows:

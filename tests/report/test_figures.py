@@ -14,7 +14,6 @@ from acid.report import (
     error_over_steps,
     followed_steps,
     inferred_against_found,
-    lambda_sweep,
     success_against_budget,
 )
 from acid.report.style import ALARM, look
@@ -41,23 +40,6 @@ def test_success_against_budget_shows_every_condition(tmp_path):
     success_against_budget(path, planners, baselines={POLICY: Measured(0.2, 0.1, 0.3)}, title="Reacher")
     image = check(path, (1040, 600))
     assert all(holds(image, name) for name in (ORIGINAL, ACID, POLICY, "mine"))
-
-
-def test_lambda_sweep_sorts_and_shows_the_reference(tmp_path):
-    values = [Measured(0.9, 0.8, 1.0), HALF]
-    shown = {"condition": ACID, "baseline": ORIGINAL, "reference": HALF}
-    lambda_sweep(tmp_path / "a.png", [1.0, 0.1], values, **shown)
-    lambda_sweep(tmp_path / "b.png", [0.1, 1.0], values[::-1], **shown)
-    image = check(tmp_path / "a.png", (840, 600))
-    assert (image == check(tmp_path / "b.png", (840, 600))).all()
-    assert holds(image, ACID)
-    assert holds(image, ORIGINAL)
-
-
-@pytest.mark.parametrize("lambdas", [[0.0], [0.1, 0.2], []])
-def test_lambda_sweep_refuses_what_a_log_axis_cannot_show(tmp_path, lambdas):
-    with pytest.raises(ShapeError, match="positive λ"):
-        lambda_sweep(tmp_path / "x.png", lambdas, [HALF], condition=ACID)
 
 
 def test_consistency_per_step_takes_a_single_plan(tmp_path):
@@ -91,7 +73,7 @@ def test_steps_that_are_not_followed_are_marked(tmp_path):
 
 
 def test_vector_formats_follow_the_ending(tmp_path):
-    lambda_sweep(tmp_path / "x.svg", [0.1], [HALF], condition=ACID)
+    consistency_per_step(tmp_path / "x.svg", {ACID: np.ones((9, 5))})
     assert "<svg" in (tmp_path / "x.svg").read_text()
 
 
@@ -115,4 +97,4 @@ def test_a_curve_that_ends_early_goes_on_as_a_level_line(tmp_path):
 def test_a_missing_matplotlib_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(AcidError, match=r"acid-planning\[report\]"):
-        lambda_sweep(tmp_path / "x.png", [0.1], [HALF], condition=ACID)
+        consistency_per_step(tmp_path / "x.png", {ACID: np.ones((9, 5))})

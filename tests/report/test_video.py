@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from acid.errors import AcidError, ShapeError
-from acid.report import Panel, side_by_side
+from acid.report import Clip, side_by_side
 
 
 def film(count: int, *, height: int = 17, seed: int = 0) -> np.ndarray:
@@ -15,7 +15,7 @@ def film(count: int, *, height: int = 17, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("ending", ["mp4", "gif"])
 def test_the_video_is_as_long_as_its_longest_panel(tmp_path, ending):
     path = tmp_path / "new" / f"film.{ending}"
-    panels = [Panel("original", film(6), "executed", [f"{i}" for i in range(6)]), Panel("goal", film(1))]
+    panels = [Clip("original", film(6), "executed", [f"{i}" for i in range(6)]), Clip("goal", film(1))]
     assert side_by_side(path, panels, scale=3) == 6
     frames = imageio.mimread(path)
     assert len(frames) == 6
@@ -27,7 +27,7 @@ def test_the_video_is_as_long_as_its_longest_panel(tmp_path, ending):
 
 def test_no_text_reaches_into_another_or_past_the_edge(tmp_path):
     told = "The same start, the same goal and the same world model. " * 3
-    panels = [Panel("proposal-acid", film(1), "imagines", ["step 25: error 1.58 tolerances"]) for _ in range(3)]
+    panels = [Clip("proposal-acid", film(1), "imagines", ["step 25: error 1.58 tolerances"]) for _ in range(3)]
     side_by_side(tmp_path / "film.gif", panels, scale=3, heading=told)
     frame = np.asarray(imageio.mimread(tmp_path / "film.gif")[0])[..., :3]
     height, width = frame.shape[:2]
@@ -45,11 +45,11 @@ def test_no_text_reaches_into_another_or_past_the_edge(tmp_path):
 @pytest.mark.parametrize(
     ("name", "panels", "error", "message"),
     [
-        ("film.avi", [Panel("acid", film(2))], AcidError, "film.avi"),
+        ("film.avi", [Clip("acid", film(2))], AcidError, "film.avi"),
         ("film.gif", [], ShapeError, "at least one panel"),
-        ("film.gif", [Panel("acid", film(2)), Panel("goal", film(1, height=9))], ShapeError, "one height"),
-        ("film.gif", [Panel("acid", film(2), notes=["x"])], ShapeError, "1 notes for 2 frames"),
-        ("film.gif", [Panel("acid", film(2) / 255)], ShapeError, "'acid' must be uint8"),
+        ("film.gif", [Clip("acid", film(2)), Clip("goal", film(1, height=9))], ShapeError, "one height"),
+        ("film.gif", [Clip("acid", film(2), notes=["x"])], ShapeError, "1 notes for 2 frames"),
+        ("film.gif", [Clip("acid", film(2) / 255)], ShapeError, "'acid' must be uint8"),
     ],
 )
 def test_bad_videos_are_refused(tmp_path, name, panels, error, message):

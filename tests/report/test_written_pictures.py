@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from acid.errors import AcidError
-from acid.report import Panel, SheetRow, sheet, side_by_side
+from acid.report import Clip, SheetRow, sheet, side_by_side
 from acid.report.reel import Reel, Track
 from acid.report.style import drawing
 
@@ -25,7 +25,7 @@ def draw_figure(path: Path) -> None:
 
 
 def film(path: Path) -> None:
-    side_by_side(path, [Panel("original", FRAMES)])
+    side_by_side(path, [Clip("original", FRAMES)])
 
 
 def reel(path: Path) -> None:

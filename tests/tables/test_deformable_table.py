@@ -73,7 +73,7 @@ def test_the_table_is_written_with_the_published_numbers_beside(findings: Findin
     assert found["original"][9:12] == ["-", "50%", "0.400"]
     assert found["noop"][11] == "-"
     assert [found[name][-1] for name in ("original", "acid", "noop")] == ["1.38", "0.56", "-"]
-    content = json.loads((findings.options.results / "deformable.json").read_text())
+    content = json.loads(findings.file.with_suffix(".json").read_text())
     assert {entry["condition"] for entry in content["lines"]} == found.keys()
     over = {entry["condition"]: entry for entry in content["over_pushes"]}
     assert over["acid"]["means"] == pytest.approx([2.35, 1.75, 1.35, 1.15, 1.05])

@@ -14,7 +14,7 @@ from acid.errors import DataError
 from acid.planning import Adaptive, Cost, draw_pool
 from acid.tables import Findings, Options, Study, published_sizes, write
 from acid.tables.latency import LATENCY, file_of, load, measure, net_compute, subjects
-from acid.tables.robustness import BUDGETS, _acid, _original
+from acid.tables.robustness import BUDGETS, acid_at, original_at
 
 SMALL = {"samples": 6, "iterations": 2, "elites": 2}
 
@@ -46,7 +46,7 @@ def test_net_compute_counts_candidates_and_pushes_and_the_verifier(tmp_path: Pat
     findings = Findings(LATENCY, Options(tmp_path))
     keep(findings)
     assert net_compute(findings) == []
-    add = [(_original("lewm", 300), 20), *((_acid("lewm", n, 0.07), 10 if n == 30 else 25) for n in BUDGETS)]
+    add = [(original_at("lewm", 300), 20), *((acid_at("lewm", n, 0.07), 10 if n == 30 else 25) for n in BUDGETS)]
     for study, wins in add:
         write_rows(findings, study, study.conditions[0], [{"success": k < wins} for k in range(40)])
     for name, errors in (("original", (3.0, 2.0, 1.0, 1.0)), ("acid", (3.0, 1.0, 0.9, 0.8))):

@@ -53,3 +53,12 @@ def test_all_says_what_will_run_and_what_is_left_out(folder: Path, tmp_path: Pat
     assert told["planning"].endswith("episodes, time unknown")
     assert told["env"] == "nothing to evaluate"
     assert not (tmp_path / "results").exists()
+
+
+def test_tables_of_ones_own_cells_are_kept_beside_them(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cli.main(["reproduce", "planning", "--no-evaluate", "--folder", str(folder)])
+    assert (folder / "results" / "planning.md").is_file()
+    assert not (tmp_path / "results").exists()

@@ -10,7 +10,7 @@ import pytest
 from table_rows import cells, file_of, write_rows
 
 from acid.tables import Findings, Options, write
-from acid.tables.planning import PLANNING, PUBLISHED, compared, judge_all_tasks, judge_everywhere
+from acid.tables.planning import PLANNING, PUBLISHED, judge_all_tasks, judge_everywhere, pooled_gain
 
 
 def add(findings: Findings, task: str, model: str, name: str, wins: int, *, solved: int = 0, **options: Any) -> None:
@@ -52,7 +52,7 @@ def test_cells_show_the_chosen_lambda_both_protocols_and_the_published_number(fi
 
 def test_differences_can_be_over_the_episodes_of_several_tasks(findings: Findings):
     def difference(name: str, other: str, *tasks: str) -> float:
-        found = compared(findings, "lewm", name, other, tasks)
+        found = pooled_gain(findings, "lewm", name, other, tasks)
         assert found is not None
         assert found.n == 10 * len(tasks)
         return found.difference
@@ -82,12 +82,12 @@ def test_a_table_that_is_not_complete_is_shown_without_pooling(findings: Finding
     overview, _ = tables(findings)
     assert [row[1] for row in overview] == ["reacher"]
     assert overview[0][7:9] == ["-", "-"]
-    assert compared(findings, "lewm", "acid", "original", ("cube", "reacher")) is None
+    assert pooled_gain(findings, "lewm", "acid", "original", ("cube", "reacher")) is None
 
 
 def test_the_numbers_behind_it_are_written_too(findings: Findings):
     text = write(findings)
-    stored = json.loads((findings.options.results / "planning.json").read_text())["lines"]
+    stored = json.loads(findings.file.with_suffix(".json").read_text())["lines"]
     assert {(s["task"], s["condition"]) for s in stored} == {
         (task, name) for task in ("cube", "reacher") for name in ("original", "acid", "control")
     }

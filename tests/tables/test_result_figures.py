@@ -34,6 +34,7 @@ def test_figures_are_drawn_at_the_lambda_chosen_on_other_episodes(tmp_path: Path
                 add(results, split, name, search, 0.5, 2 if split == "select" else 8)
     add(results, "test", "noop", None, None, 0)
     add(results, "test", "acid", SEARCHES[0], 0.0, 4)  # has no place on a logarithmic axis
+    add(results, "test", "original", SearchSpec("cem", 30, 2, 3), None, 9)  # other iterations, so not beside the rest
     draw = figures.success_against_budget
     monkeypatch.setattr(figures, "success_against_budget", lambda *a, **k: (drawn.append(a[1]), draw(*a, **k)))
     paths = figures.draw_results(results, tmp_path / "figures")
@@ -45,6 +46,7 @@ def test_figures_are_drawn_at_the_lambda_chosen_on_other_episodes(tmp_path: Path
     assert all(path.stat().st_size > 1000 for path in paths)
     shown = drawn[0][condition("acid").look]
     assert {budget: round(m.mean, 1) for budget, m in shown.items()} == {30: 0.3, 300: 0.3}  # λ = 0.1
+    assert {budget: m.mean for budget, m in drawn[0][condition("original").look].items()} == {30: 0.4, 300: 0.4}
 
 
 def test_only_tasks_that_are_judged_by_success_are_drawn(tmp_path: Path):
@@ -52,9 +54,11 @@ def test_only_tasks_that_are_judged_by_success_are_drawn(tmp_path: Path):
     assert figures.draw_results(tmp_path, tmp_path / "figures") == []
 
 
-def test_a_lambda_that_was_never_chosen_is_told(tmp_path: Path):
+def test_which_of_several_lambdas_is_shown_has_to_be_chosen(tmp_path: Path):
     add(tmp_path, "test", "original", SEARCHES[0], None, 4)
     add(tmp_path, "test", "acid", SEARCHES[0], 0.1, 4)
+    assert [path.name for path in figures.draw_results(tmp_path, tmp_path / "figures")] == ["line-m-budget.png"]
+    add(tmp_path, "test", "acid", SEARCHES[0], 0.5, 4)
     with pytest.raises(DataError, match='no "select" results of acid for m'):
         figures.draw_results(tmp_path, tmp_path / "figures")
 

@@ -13,12 +13,12 @@ from acid.tables.robustness import (
     MODELS,
     ROBUSTNESS,
     SWEPT,
-    _acid,
-    _original,
+    acid_at,
     charts,
     judge_band,
     judge_budgets,
     judge_few,
+    original_at,
 )
 
 N = 40
@@ -34,16 +34,16 @@ def findings(tmp_path: Path) -> Findings:
     made = Findings(ROBUSTNESS, Options(tmp_path))
     for model in MODELS:
         for budget in BUDGETS:
-            add(made, _original(model, budget), 20)
+            add(made, original_at(model, budget), 20)
             for lam in (0.07, None):
-                add(made, _acid(model, budget, lam), 36)
+                add(made, acid_at(model, budget, lam), 36)
         for lam in SWEPT:
-            add(made, _acid(model, 300, lam), 36)
+            add(made, acid_at(model, 300, lam), 36)
     return made
 
 
 def test_each_budget_is_compared_with_original_of_the_same_budget(findings: Findings):
-    add(findings, _original("lewm", 50), 10)
+    add(findings, original_at("lewm", 50), 10)
     rows = {(row[0], row[1], row[2], row[3]): row for row in cells(write(findings))}
     assert rows["lewm", "acid", "50", "0.07"][6].startswith("+65.0%")
     assert rows["lewm", "acid", "150", "0.07"][6].startswith("+40.0%")
@@ -69,7 +69,7 @@ def test_the_claims_are_confirmed_by_clear_gains_and_wait_for_every_run(findings
 
 
 def test_a_budget_that_loses_contradicts(findings: Findings):
-    add(findings, _acid("pldm", 50, 0.07), 2)
+    add(findings, acid_at("pldm", 50, 0.07), 2)
     found = judge_budgets(findings)
     assert found is not None
     assert found.kind == "contradicted"
@@ -80,9 +80,9 @@ def test_a_budget_that_loses_contradicts(findings: Findings):
 
 def test_few_candidates_match_if_they_are_hardly_worse(findings: Findings):
     for model in MODELS:
-        add(findings, _acid(model, 30, 0.07), 20)
+        add(findings, acid_at(model, 30, 0.07), 20)
     assert str(judge_few(findings)).startswith("confirmed")
-    add(findings, _acid("lewm", 30, 0.07), 14)
+    add(findings, acid_at("lewm", 30, 0.07), 14)
     assert str(judge_few(findings)).startswith("contradicted")
 
 

@@ -81,7 +81,7 @@ def test_a_verdict_names_threshold_and_step():
     assert (missed.word, missed.good) == ("MISSED", False)
     assert missed.details == ["nearest in 50 steps: 0.31 rad", "must be below 0.05"]
     far = demo.judge(row(0, initial_error=2.0, final_error=1.5), Navigation)  # type: ignore[arg-type]
-    assert (far.word, far.good) == ("ENDS 1.50 OFF", False)
+    assert (far.word, far.good) == ("1.50 m OFF", False)
 
 
 def test_the_goal_shines_through():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,11 +14,12 @@ import tyro
 from acid.cli.extras import need
 from acid.cli.options import By, Cells, PlanningCompute, PlansOn, Search, SearchOptions, Where, Workers
 from acid.cli.progress import bar
-from acid.errors import AcidError
-from acid.evaluation.conditions import CONDITIONS
+from acid.errors import AcidError, AcidWarning
+from acid.evaluation.conditions import CONDITIONS, condition
 
 if TYPE_CHECKING:
     from acid.evaluation import Cell, CellContender, SearchSpec
+    from acid.evaluation.conditions import Condition
 
 _CONDITIONS = f"Any of {', '.join(CONDITIONS)}. Default: original, acid and the task's usual comparisons."
 
@@ -73,10 +75,10 @@ class Evaluate:
             print(remember_lambdas(cell))
 
     def _contenders(self, cell: Cell, spec: SearchSpec) -> dict[str, CellContender]:
-        from acid.evaluation import Bench, CellContender, Protocol, condition
+        from acid.evaluation import Bench, CellContender, Protocol
         from acid.planning import Adaptive
 
-        chosen = [condition(name) for name in self.conditions or _usual(cell)]
+        chosen = [condition(name) for name in self.conditions] or _usual(cell, every=bool(self.lambdas))
         if self.lambdas and not any(entry.weighted for entry in chosen):
             raise AcidError("none of these conditions has a weight: leave --lambdas out")
         if self.search.given and not any(entry.searches for entry in chosen):
@@ -92,12 +94,16 @@ class Evaluate:
         return found
 
 
-def _usual(cell: Cell) -> list[str]:
-    """The conditions that are compared by default."""
+def _usual(cell: Cell, *, every: bool) -> list[Condition]:
+    """What is compared by default; a control whose λ was not chosen is left out, unless every one is asked for."""
     policy = ["policy"] if cell.has("policy") and cell.task_class.setup.goal_offset is not None else []
-    if cell.task_class.setup.judges_paths:
-        return ["original", "acid", "turn", *policy, "prior", "best"]
-    return ["original", "acid", "control", *policy, "random", "noop"]
+    names = ["original", "acid", "turn", *policy, "prior", "best"]
+    if not cell.task_class.setup.judges_paths:
+        names = ["original", "acid", "control", *policy, "random", "noop"]
+    idle = [name for name in names[2:] if condition(name).weighted and name not in cell.lambdas and not every]
+    if idle and "acid" in cell.lambdas:
+        warnings.warn(f"{' and '.join(idle)} left out: no λ was chosen for it; --lambdas takes one", AcidWarning, 2)
+    return [condition(name) for name in names if name not in idle]
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,8 @@ class Results:
         if self.figures is not None:
             need("--figures", "report")
         summaries = summarise(self.results, split=self.split, metric=self.metric, starts=self.starts)
+        if not summaries:
+            raise AcidError(f"{self.results} holds no rows of the split {self.split!r}; `acid eval` makes some")
         if self.json:
             print(json.dumps([summary.as_dict() for summary in summaries], indent=2, ensure_ascii=False))
         else:

@@ -12,7 +12,7 @@ import tyro
 
 from acid.cli.options import Device, OnDevice
 from acid.cli.progress import bar
-from acid.errors import AcidError
+from acid.errors import AcidError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,9 @@ class Inspect:
         if ours and self.keep:
             raise AcidError(f"{self.checkpoint} is shipped and never written to: copy its folder, or leave out --keep")
         folder = ASSETS / self.checkpoint if ours else Path(self.checkpoint)
+        if not folder.is_dir():
+            close = did_you_mean(self.checkpoint, shipped())
+            raise AcidError(f"{self.checkpoint} is neither a folder nor a shipped cell{close}")
         with bar("inspect", "window") as progress:
             found = check_up(
                 folder,

@@ -24,11 +24,13 @@ class _Asked:
 
     folder: Path | None = None
     """Your own checkpoints: a folder that holds TASK/MODEL, or that of one cell; default: the shipped ones."""
-    results: Path = Path("results")
+    results: Path | None = None
+    """Folder for rows and tables. Default: results, or FOLDER/results with --folder, as rows of other checkpoints are
+    kept apart; for the scale paper: results/paper."""
     dry_run: bool = False
     """Only say what would run, and about how long it would take."""
     scale: Scale = "lite"
-    """paper: world models of the published size. They are not shipped: pass --folder; rows go to RESULTS/paper."""
+    """paper: world models of the published size. They are not shipped: pass --folder."""
     workers: By = field(default_factory=Workers)
     compute: On = field(default_factory=Compute)
 
@@ -71,6 +73,7 @@ class _Reproduce(_Asked):
             with bar(f"reproduce {self.table.name}", "episode") as progress:
                 reproduce(findings, engine, progress, say=print)
         print(write(findings))
+        print(f"wrote {findings.file}.md", file=sys.stderr)
         if self.figures:
             drawn = self.table.draw(findings, self.figures)
             if not drawn:
@@ -96,7 +99,7 @@ def _command(table: Table) -> Any:
     ]
     made = make_dataclass(f"Reproduce{table.name.title()}", several, bases=(_Reproduce,), frozen=True)
     made.table = table  # type: ignore[attr-defined]
-    made.__doc__ = f"{table.title}. Runs what is missing and prints it beside the published numbers."
+    made.__doc__ = f"{table.title}."
     return Annotated[made, tyro.conf.subcommand(table.name)]
 
 
@@ -107,8 +110,11 @@ def _options(asked: Any, **more: Any) -> Options:
             "weights of the published size are not shipped: train them with `acid train ... --scale paper`, then pass "
             "--folder FOLDER, which holds TASK/MODEL"
         )
+    usual = Path("results")
+    if asked.folder is not None:
+        usual = usual / "paper" if asked.scale == "paper" else asked.folder / "results"
     return Options(
-        results=asked.results / "paper" if asked.scale == "paper" else asked.results,
+        results=usual if asked.results is None else asked.results,
         folder=asked.folder,
         scale=None if asked.scale == "lite" else asked.scale,
         **asked.compute.options(),
@@ -136,7 +142,7 @@ class ReproduceAll(_Asked):
             with bar(f"reproduce {name}", "episode") as progress:
                 reproduce(findings, self.workers.make(), progress, say=print)
             write(findings)
-            print(f"wrote {options.results / name}.md", flush=True)
+            print(f"wrote {findings.file}.md", flush=True)
 
 
 _EVERY = (*(_command(table) for table in TABLES.values()), Annotated[ReproduceAll, tyro.conf.subcommand("all")])
@@ -145,7 +151,7 @@ Tables: Any = Union[_EVERY]  # noqa: UP007
 
 @dataclass(frozen=True)
 class Reproduce:
-    """Run or resume a table of the paper."""
+    """Run what is missing of a table of the paper, and print it beside the published numbers."""
 
     table: tyro.conf.OmitSubcommandPrefixes[tyro.conf.OmitArgPrefixes[Tables]]  # pyright: ignore
     """Which one."""

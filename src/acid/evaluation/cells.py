@@ -148,8 +148,8 @@ class Cell:
             self.stored("model")  # the folder of another task is told first
             where = f" --folder {self.folder}" if self.folder is not None else ""
             raise AcidError(
-                f"no λ of {condition.chosen_as!r} was chosen for {self.root}: pass one, or run "
-                f"`acid eval {self.task} --model {self.model}{where} --split select` first"
+                f"no λ of {condition.chosen_as!r} was chosen for {self.root}: pass one, or choose it first by "
+                f"`acid eval {self.task} --model {self.model}{where} --split select --lambdas 0.07 0.2 0.5`"
             )
         return found[condition.chosen_as]
 

@@ -37,9 +37,9 @@ class Protocol:
         for name in ("goal_offset", "budget", "episodes"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise AcidError(f"protocol.{name} must be at least 1, got {value}")
+                raise AcidError(f"{name} must be at least 1, got {value}")
         if self.seed < 0:
-            raise AcidError(f"protocol.seed must not be negative, got {self.seed}")
+            raise AcidError(f"seed must not be negative, got {self.seed}")
         if self.split not in get_args(Split):
             raise AcidError(f"unknown split {self.split!r}{did_you_mean(self.split, get_args(Split))}")
 

@@ -226,7 +226,7 @@ class RowFile:
             if getattr(row, name) != expected:
                 raise DataError(
                     f"{self.path} holds rows with {name} {getattr(row, name)}, this run has {expected}: "
-                    "move the file away, or pass --fresh to replace it"
+                    "choose another folder of results, move the file away, or replace it by `acid eval --fresh`"
                 )
 
     def close(self) -> None:

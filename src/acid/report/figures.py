@@ -1,4 +1,4 @@
-"""The figures: success against budget, λ sweep, consistency and errors over steps; any chart of the report."""
+"""The figures: success against budget, consistency and errors over steps; any chart of the report."""
 
 from __future__ import annotations
 
@@ -55,41 +55,6 @@ def success_against_budget(
         axes.set_ylabel("success (%)")
         axes.set_title(title)
         _legend_beside(axes)
-
-
-def lambda_sweep(
-    path: str | Path,
-    lambdas: Sequence[float],
-    values: Sequence[Measured],
-    *,
-    condition: Name,
-    baseline: Name = "",
-    reference: Measured | None = None,
-    title: str = "",
-) -> None:
-    """Success over λ (log axis, λ > 0) with its interval band, and the baseline as a line with a band of its own."""
-    if len(lambdas) != len(values) or not len(lambdas) or min(lambdas) <= 0:
-        raise ShapeError(f"a λ sweep needs one value per positive λ, got {list(lambdas)} and {len(values)} values")
-    order = np.argsort(lambdas)
-    x = [lambdas[i] for i in order]
-    mean, low, high = (100 * np.array([getattr(values[i], part) for i in order]) for part in ("mean", "low", "high"))
-    with drawing(path, width=_WIDTH, height=_HEIGHT) as (_, (axes,)):
-        if reference is not None:
-            axes.axhspan(
-                100 * reference.low, 100 * reference.high, color=look(baseline).colour, alpha=0.15, linewidth=0
-            )
-            axes.axhline(
-                100 * reference.mean, color=look(baseline).colour, linestyle=(0, (4, 2)), label=look(baseline).label
-            )
-        axes.fill_between(x, low, high, color=look(condition).colour, alpha=0.2, linewidth=0)
-        axes.plot(x, mean, color=look(condition).colour, marker=look(condition).marker, label=look(condition).label)
-        axes.set_xscale("log")
-        axes.set_xticks(x, [f"{value:g}" for value in x])
-        axes.minorticks_off()
-        axes.set_xlabel("λ")
-        axes.set_ylabel("success (%)")
-        axes.set_title(title)
-        _legend(axes)
 
 
 def consistency_per_step(path: str | Path, residuals: Mapping[Names, np.ndarray], *, title: str = "") -> None:
@@ -210,7 +175,7 @@ def draw_chart(path: str | Path, chart: Chart, *, columns: int | None = None) ->
     """
     across = columns or len(chart.panels)
     rows = -(-len(chart.panels) // across)
-    size = {"width": 0.6 * _WIDTH * across + 1.5, "height": 0.8 * _HEIGHT * rows}
+    size = {"width": max(1.0, 0.6 * across) * _WIDTH + 1.5, "height": 0.8 * _HEIGHT * rows}
     with drawing(path, **size, panels=len(chart.panels), columns=across) as (_, all_axes):
         for axes, panel in zip(all_axes, chart.panels, strict=True):
             for series in panel.series:

@@ -26,12 +26,18 @@ def enlarge(image: np.ndarray, scale: int) -> np.ndarray:
     return image.repeat(scale, 0).repeat(scale, 1)
 
 
-def save_image(image: Any, path: str | Path) -> None:
-    """Write an image of Pillow's whole or not at all, in the format that the ending of its name says."""
+def picture_format(path: str | Path) -> str:
+    """The format that the ending of a name says, as Pillow calls it; an AcidError for one that it cannot write."""
     from PIL import Image
 
     kind = Image.registered_extensions().get(Path(path).suffix.lower())
     if kind is None:
         raise AcidError(f"the file of a picture must end in .png or .jpg, got {Path(path).name!r}")
+    return kind
+
+
+def save_image(image: Any, path: str | Path) -> None:
+    """Write an image of Pillow's whole or not at all, in the format that the ending of its name says."""
+    kind = picture_format(path)
     with replacing(path, AcidError) as partial:
         image.save(partial, kind)

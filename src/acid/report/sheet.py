@@ -23,7 +23,7 @@ _VERDICT = 230  # width of the column that says how each row ended
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Ending:
     """One large word, green or red, and what it means."""
 
     word: str
@@ -40,7 +40,7 @@ class SheetRow:
     frames: np.ndarray  # uint8 [T, H, W, 3]
     notes: Sequence[str] = ()  # e.g. the error at each step; empty or one per frame
     marked: Sequence[int] = ()  # frames with a red box, counted from 0
-    verdict: Verdict | None = None  # how it ended, at the right
+    verdict: Ending | None = None  # how it ended, at the right
 
 
 def sheet(

@@ -15,7 +15,7 @@ import numpy as np
 from acid.errors import AcidError, ShapeError
 from acid.files import replacing
 from acid.report.images import as_frames, enlarge
-from acid.report.sheet import Verdict
+from acid.report.sheet import Ending
 from acid.report.style import ALARM, GOOD, INK, PAPER, QUIET, RULE, Name, font, look
 
 _GAP = 8
@@ -26,23 +26,24 @@ _HEADING: dict[str, Any] = {"size": 14, "bold": True}  # fonts
 _NAME: dict[str, Any] = {"size": 13, "bold": True}
 _KIND: dict[str, Any] = {"size": 12}
 _NOTES: dict[str, Any] = {"size": 11}
+_WORD: dict[str, Any] = {"size": 18, "bold": True}
 _FORMATS = (".mp4", ".gif")
 
 
 @dataclass(frozen=True)
-class Panel:
+class Clip:
     """One film. A single frame, such as a goal, is shown all the time; a shorter film holds its last frame."""
 
     condition: Name  # that acted
     frames: np.ndarray  # uint8 [T, H, W, 3]
     kind: str = ""  # "imagined", "executed"
     notes: Sequence[str] = ()  # under each frame; empty or one per frame
-    verdict: Verdict | None = None  # stamped on the last frame
+    verdict: Ending | None = None  # stamped on the last frame
 
 
 def side_by_side(
     path: str | Path,
-    panels: Sequence[Panel],
+    panels: Sequence[Clip],
     *,
     fps: float = 10,
     scale: int = 3,
@@ -69,7 +70,7 @@ def side_by_side(
     return len(frames)
 
 
-def _check(panels: Sequence[Panel]) -> None:
+def _check(panels: Sequence[Clip]) -> None:
     if not panels:
         raise ShapeError("a video needs at least one panel, got none")
     heights = {as_frames(look(panel.condition).label, panel.frames).shape[1] for panel in panels}
@@ -82,7 +83,7 @@ def _check(panels: Sequence[Panel]) -> None:
             )
 
 
-def _compose(panels: Sequence[Panel], step: int, scale: int, heading: str) -> np.ndarray:
+def _compose(panels: Sequence[Clip], step: int, scale: int, heading: str) -> np.ndarray:
     """One video frame, [H, W, 3] with even sides as video codecs want them. No text reaches into another."""
     from PIL import Image, ImageDraw
 
@@ -115,13 +116,14 @@ def wrapped(text: str, width: float, style: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _lengths(panel: Panel) -> list[int]:
-    """Of everything that is written above and below a panel, in pixels."""
+def _lengths(panel: Clip) -> list[int]:
+    """Of everything that is written above, on and below a panel, in pixels."""
     written = [(look(panel.condition).label, _NAME), (panel.kind, _KIND), *((note, _NOTES) for note in panel.notes)]
+    written += [] if panel.verdict is None else [(f" {panel.verdict.word} ", _WORD)]
     return [math.ceil(font(**style).getlength(text)) for text, style in written]
 
 
-def _draw_panel(canvas: Any, draw: Any, panel: Panel, step: int, place: tuple[int, int], scale: int) -> None:
+def _draw_panel(canvas: Any, draw: Any, panel: Clip, step: int, place: tuple[int, int], scale: int) -> None:
     from PIL import Image
 
     image, (left, top) = enlarge(panel.frames[step], scale), place
@@ -138,7 +140,7 @@ def _draw_panel(canvas: Any, draw: Any, panel: Panel, step: int, place: tuple[in
         draw.rectangle((left, top, left + width - 1, top + height - 1), outline=colour, width=5)
         draw.rectangle((left, top + height - 34, left + width - 1, top + height - 1), fill=colour)
         middle = (left + width // 2, top + height - 17)
-        draw.text(middle, panel.verdict.word, fill=PAPER, font=font(18, bold=True), anchor="mm")
+        draw.text(middle, panel.verdict.word, fill=PAPER, font=font(**_WORD), anchor="mm")
     if panel.notes:
         draw.text((left, top + image.shape[0] + 14), panel.notes[step], fill=INK, font=font(**_NOTES), anchor="ls")
 

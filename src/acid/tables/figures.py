@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
 from acid.evaluation import BASELINE, CONDITIONS, Summary, choose_lambda, condition, summarise
-from acid.report import Look, Measured, lambda_sweep, success_against_budget
+from acid.report import Look, Measured, success_against_budget
+from acid.report.chart import Chart, Level, Panel, Point, Series
+from acid.report.figures import draw_chart
 from acid.tables.names import called
 from acid.tables.table import Findings
 
@@ -28,15 +31,14 @@ def draw_results(results: Path, out: Path) -> list[Path]:
     paths = []
     for (task, model), group in groupby(sorted(found, key=_cell), key=_cell):
         cell = list(group)
-        ran = {s.condition for s in cell}
-        lambdas = {name: choose_lambda(chosen_on, model, name) for name in SWEPT if name in ran}
+        lambdas = {}
+        for name in SWEPT:
+            if ran := {s.lam for s in cell if s.condition == name and s.lam is not None}:
+                lambdas[name] = ran.pop() if len(ran) == 1 else choose_lambda(chosen_on, model, name)
         paths.append(_draw_budgets(cell, lambdas, out / f"{task}-{model}-budget.png"))
         searches = {s.search for s in cell if s.condition == "acid" and s.search is not None}
         for search in sorted(searches, key=lambda spec: spec.budget):
-            runs = [
-                s for s in cell if (s.search, s.condition) == (search, "acid") and s.lam
-            ]  # 0 has no place on the axis
-            sweep = sorted(runs, key=lambda s: s.lam or 0)
+            sweep = [s for s in cell if (s.search, s.condition) == (search, "acid") and s.lam]  # the axis has no 0
             if len(sweep) > 1:
                 reference = next((s for s in cell if (s.search, s.condition) == (search, BASELINE)), None)
                 paths.append(_draw_sweep(sweep, reference, out / f"{task}-{model}-{search.label}-lambda.png"))
@@ -57,10 +59,16 @@ def look_of(name: str) -> Look | str:
 
 
 def _draw_budgets(cell: Sequence[Summary], lambdas: dict[str, float], path: Path) -> Path:
-    """Candidates per iteration along the axis; conditions with a weight at the λ chosen for them."""
+    """Candidates per iteration along the axis; conditions with a weight at the λ chosen for them.
+
+    Searches that differ from the largest in more than the number of candidates are left out.
+    """
+    searches = [s.search for s in cell if s.search is not None]
+    usual = max(searches, key=lambda spec: spec.budget, default=None)
     planners: dict[Look | str, dict[int, Measured]] = {}
     for s in cell:
-        if s.search is not None and s.lam == lambdas.get(s.condition):
+        alike = usual and s.search and replace(s.search, samples=usual.samples, elites=usual.elites) == usual
+        if s.search and alike and s.lam == lambdas.get(s.condition):
             planners.setdefault(look_of(s.condition), {})[s.search.samples] = measured(s)
     baselines = {look_of(s.condition): measured(s) for s in cell if s.search is None}
     told = ", ".join(f"{CONDITIONS[name].look.label} λ {lam:g}" for name, lam in lambdas.items())
@@ -72,13 +80,12 @@ def _draw_budgets(cell: Sequence[Summary], lambdas: dict[str, float], path: Path
 
 def _draw_sweep(sweep: Sequence[Summary], reference: Summary | None, path: Path) -> Path:
     first = sweep[0]
-    lambda_sweep(
-        path,
-        [s.lam or 0 for s in sweep],
-        [measured(s) for s in sweep],
-        condition=look_of(first.condition),
-        baseline=condition(BASELINE).look,
-        reference=None if reference is None else measured(reference),
-        title=f"{called(first.task)}, {called(first.model)}, {first.searched}",
+    points = [Point(s.lam, 100 * s.mean, 100 * s.low, 100 * s.high) for s in sweep if s.lam]
+    levels = [] if reference is None else [Level(100 * reference.mean, condition(BASELINE).look)]
+    panel = Panel(
+        f"{called(first.task)}, {called(first.model)}, {first.searched}",
+        [Series(look_of(first.condition), points)],
+        levels,
     )
-    return path
+    ticks = {point.x: f"{point.x:g}" for point in points}
+    return draw_chart(path, Chart("", "", [panel], "λ", "success (%)", ticks=ticks, log_x=True))

@@ -212,10 +212,9 @@ def net_compute(findings: Findings) -> list[tuple[str, Interval | None, float]]:
             if all(sides):
                 found.append((name, _costing(savings.pushes(*sides), cost), PUBLISHED_NET["dinowm"]))
         elif study.task == robustness.TASK:
-            runs = {
-                n: findings.rows(robustness._acid(study.model, n, robustness.USUAL), "acid") for n in robustness.BUDGETS
-            }
-            full = findings.rows(robustness._original(study.model, robustness.FULL), BASELINE)
+            lam, budgets = robustness.USUAL, robustness.BUDGETS
+            runs = {n: findings.rows(robustness.acid_at(study.model, n, lam), "acid") for n in budgets}
+            full = findings.rows(robustness.original_at(study.model, robustness.FULL), BASELINE)
             if full and all(runs.values()):
                 found.append((name, _costing(savings.candidates(full, runs), cost), PUBLISHED_NET["reacher"]))
     return found

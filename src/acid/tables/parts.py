@@ -41,7 +41,7 @@ def forests(findings: Findings) -> list[Forest]:
             if g is not None
         ]
         title = f"{called(study.task)}, {called(study.model)}"
-        text = f"{title}: change of success from Original with each part of the residual, in points."
+        text = "Change of success from Original with each part of the residual, in points."
         drawn += [Forest(title, text, bars, "points")] if bars else []
     return drawn
 

@@ -37,7 +37,7 @@ def successes(findings: Findings, model: str, name: str, tasks: Sequence[str]) -
     return findings.pooled((study, name) for study in studies) if len(studies) == len(tasks) else None
 
 
-def compared(findings: Findings, model: str, name: str, other: str, tasks: Sequence[str]) -> Paired | None:
+def pooled_gain(findings: Findings, model: str, name: str, other: str, tasks: Sequence[str]) -> Paired | None:
     mine, theirs = (successes(findings, model, one, tasks) for one in (name, other))
     return paired(mine, theirs) if mine and theirs else None
 
@@ -51,11 +51,11 @@ def overview(findings: Findings) -> list[str]:
     rows = []
     for model in MODELS:
         for group in groups:
-            gain = compared(findings, model, "acid", "original", group)
+            gain = pooled_gain(findings, model, "acid", "original", group)
             if gain is not None:
                 shares = [successes(findings, model, name, group) for name in ("original", "acid")]
                 pairs = (("control", "original"), ("acid", "control"))
-                others = [compared(findings, model, *pair, group) for pair in pairs]
+                others = [pooled_gain(findings, model, *pair, group) for pair in pairs]
                 rows.append(
                     [model, group[0] if len(group) == 1 else "all", str(gain.n)]
                     + [percent(fmean(values.values())) for values in shares if values]

@@ -81,7 +81,7 @@ def reproduce(
 
 
 def write(findings: Findings) -> str:
-    """The table as Markdown, also written to the results folder, with the numbers behind it as JSON."""
+    """The table as Markdown, also written to `findings.file`, with the numbers behind it as JSON."""
     table, lines = findings.table, list(findings.lines())
     left_out = [f"left out, {reason}: {', '.join(names)}" for reason, names in missing(findings).items()]
     parts = [
@@ -96,9 +96,8 @@ def write(findings: Findings) -> str:
     text = "\n".join(parts)
     _check_metrics(table, lines)
     content: dict[str, Any] = {"lines": [_as_dict(line, table.metrics) for line in lines], **table.extra(findings)}
-    folder = findings.options.results
-    write_text(folder / f"{table.name}.md", text + "\n")
-    write_text(folder / f"{table.name}.json", json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_text(findings.file.with_suffix(".md"), text + "\n")
+    write_text(findings.file.with_suffix(".json"), json.dumps(content, indent=2, ensure_ascii=False) + "\n")
     return text
 
 

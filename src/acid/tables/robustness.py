@@ -32,24 +32,25 @@ PUBLISHED_SWEEP = {
 }
 
 
-def _original(model: str, budget: int) -> Study:
+def original_at(model: str, budget: int) -> Study:
+    """With so many candidates."""
     return Study(TASK, model, (BASELINE,), {"samples": budget, "elites": budget // 10})
 
 
-def _acid(model: str, budget: int, lam: float | None) -> Study:
-    """λ None: the chosen one."""
-    against = _original(model, budget)
+def acid_at(model: str, budget: int, lam: float | None) -> Study:
+    """The same with ACID; λ None: the chosen one."""
+    against = original_at(model, budget)
     return Study(TASK, model, ("acid",), against.sizes, lam=lam, against=against)
 
 
 def _studies() -> Iterator[Study]:
     for model in MODELS:
         for budget in BUDGETS:
-            yield _original(model, budget)
-            yield _acid(model, budget, USUAL)
-            yield _acid(model, budget, None)
+            yield original_at(model, budget)
+            yield acid_at(model, budget, USUAL)
+            yield acid_at(model, budget, None)
         for weight in (*SWEPT, *BEYOND):
-            yield _acid(model, FULL, weight)
+            yield acid_at(model, FULL, weight)
 
 
 def gain(findings: Findings, study: Study, against: Study) -> Paired | None:
@@ -59,7 +60,7 @@ def gain(findings: Findings, study: Study, against: Study) -> Paired | None:
 
 def over_budgets(findings: Findings, weight: float | None) -> dict[str, Paired | None]:
     return {
-        f"{called(model)} N {budget}": gain(findings, _acid(model, budget, weight), _original(model, budget))
+        f"{called(model)} N {budget}": gain(findings, acid_at(model, budget, weight), original_at(model, budget))
         for model in MODELS
         for budget in BUDGETS
     }
@@ -78,7 +79,7 @@ def judge_budgets(findings: Findings) -> Verdict | None:
 def judge_few(findings: Findings) -> Verdict | None:
     """Whether ACID with the fewest candidates matches Original with ten times as many."""
     gains = complete({
-        called(model): gain(findings, _acid(model, min(BUDGETS), USUAL), _original(model, FULL)) for model in MODELS
+        called(model): gain(findings, acid_at(model, min(BUDGETS), USUAL), original_at(model, FULL)) for model in MODELS
     })  # fmt: skip
     if gains is None:
         return None
@@ -97,7 +98,7 @@ def judge_few(findings: Findings) -> Verdict | None:
 def judge_band(findings: Findings) -> Verdict | None:
     """Whether every λ that the paper swept gains."""
     gains = {
-        f"{called(model)} λ {weight:g}": gain(findings, _acid(model, FULL, weight), _original(model, FULL))
+        f"{called(model)} λ {weight:g}": gain(findings, acid_at(model, FULL, weight), original_at(model, FULL))
         for model in MODELS
         for weight in SWEPT
     }
@@ -130,10 +131,10 @@ def charts(findings: Findings) -> list[Chart]:
     chosen = Look("ACID, λ as chosen", "#56b4e9")
     usual = Look(f"ACID, λ {USUAL:g}", acid.colour)
 
-    def curve(model: str, name: Look, studies: Mapping[float, Study]) -> Series:
+    def curve(name: Look, studies: Mapping[float, Study]) -> Series:
         return Series(name, [p for x, study in studies.items() for p in _point(findings, study, x)])
 
-    def paper(model: str, name: str, numbers: Mapping[float, int]) -> Series:
+    def paper(name: str, numbers: Mapping[float, int]) -> Series:
         seen = condition(name).look
         look = Look(f"{seen.label}, in the paper", seen.colour)
         return Series(look, [Point(x, value) for x, value in numbers.items()], hollow=True)
@@ -141,15 +142,15 @@ def charts(findings: Findings) -> list[Chart]:
     budgets, sweeps = [], []
     for model in MODELS:
         ours = [
-            curve(model, original, {n: _original(model, n) for n in BUDGETS}),
-            curve(model, usual, {n: _acid(model, n, USUAL) for n in BUDGETS}),
-            curve(model, chosen, {n: _acid(model, n, None) for n in BUDGETS}),
+            curve(original, {n: original_at(model, n) for n in BUDGETS}),
+            curve(usual, {n: acid_at(model, n, USUAL) for n in BUDGETS}),
+            curve(chosen, {n: acid_at(model, n, None) for n in BUDGETS}),
         ]
-        papers = [paper(model, name, PUBLISHED[model, name]) for name in (BASELINE, "acid")]
+        papers = [paper(name, PUBLISHED[model, name]) for name in (BASELINE, "acid")]
         budgets.append(Panel(called(model), [s for s in [*ours, *papers] if s.points]))
-        swept = [curve(model, acid, {w: _acid(model, FULL, w) for w in (*SWEPT, *BEYOND)})]
-        level = [Level(p.y, original) for p in _point(findings, _original(model, FULL), 0)]
-        shown = [s for s in [*swept, paper(model, "acid", PUBLISHED_SWEEP[model])] if s.points]
+        swept = [curve(acid, {w: acid_at(model, FULL, w) for w in (*SWEPT, *BEYOND)})]
+        level = [Level(p.y, original) for p in _point(findings, original_at(model, FULL), 0)]
+        shown = [s for s in [*swept, paper("acid", PUBLISHED_SWEEP[model])] if s.points]
         sweeps.append(Panel(called(model), shown, level))
     return [
         Chart("Success over the number of candidates", "Reacher: success of Original and of ACID with 30 to 300 "

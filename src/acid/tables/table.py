@@ -168,6 +168,12 @@ class Findings:
             look_up(known_models, name, f"model of the table {table.name}")
 
     @property
+    def file(self) -> Path:
+        """Without its ending. A part has a file of its own and leaves that of the whole table alone."""
+        part = [] if self.wanted == list(self.table.studies) else sorted({*self.options.models, *self.options.tasks})
+        return self.options.results / "-".join([self.table.name, *part])
+
+    @property
     def episodes(self) -> int:
         return self.table.episodes if self.options.episodes is None else self.options.episodes
 
@@ -191,6 +197,15 @@ class Findings:
             for study in self.table.studies
             if (not options.tasks or study.task in options.tasks)
             and (not options.models or study.model in options.models)
+        ]
+
+    @property
+    def _chosen_from(self) -> list[Study]:
+        """Those whose episodes λ is chosen on: a shared λ needs all tasks of the table, whatever was asked for."""
+        return [
+            study
+            for study in self.table.studies
+            if study in self.studies or (study.choice and study.choice.shared and self.can_run(study))
         ]
 
     def size(self, study: Study) -> int:
@@ -222,7 +237,7 @@ class Findings:
         badness = {}
         for lam in choice.lambdas[name]:
             logs = []
-            for study in self.studies:
+            for study in self._chosen_from:
                 path = self._file(study, name, study.spec(**choice.sizes), "select", lam)
                 rows = counted(self.read(path), "strict")[: choice.episodes] if path.exists() else []
                 if len(rows) < choice.episodes:
@@ -327,7 +342,7 @@ class Findings:
     def choosing_jobs(self) -> list[Job]:
         """What λ is chosen from."""
         found = []
-        for study in self.studies:
+        for study in self._chosen_from:
             if study.choice is not None:
                 protocol, spec = study.protocol(study.choice.episodes, "select"), study.spec(**study.choice.sizes)
                 pairs = [(n, lam) for n, grid in study.choice.lambdas.items() for lam in grid or (None,)]

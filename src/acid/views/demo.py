@@ -31,10 +31,11 @@ from acid.evaluation.jobs import Progress
 from acid.evaluation.kits import kit_of
 from acid.evaluation.play import Film
 from acid.evaluation.rows import read_rows
-from acid.report import Look, Measured, Panel, Verdict, error_over_steps, sheet, side_by_side, success_against_budget
+from acid.report import Clip, Ending, Look, Measured, error_over_steps, sheet, side_by_side, success_against_budget
 from acid.report.style import INK
 from acid.tasks import Task
 from acid.views.episodes import BLUR, amount, imagined_frames, sheet_rows
+from acid.views.names import called
 
 MODEL = "lewm-shapes"  # if there is a choice: its imagination shows how the block lies
 SMALL = {"samples": 30, "elites": 3}  # a tenth of the published search, for models that plan in one latent vector
@@ -135,7 +136,7 @@ def _draw(bench: Bench, films: Mapping[str, Film], rows: Mapping[str, Row], why:
         *imagined, executed = sheet_rows(name, film, bench)
         expected, notes, marked = rows[name].imagined_errors[: len(executed.frames)], [], []
         if expected and len(expected) == len(rows[name].errors):  # else nothing reads errors from what is imagined
-            notes = [f"expects error {error:.2f}" for error in expected]
+            notes = [f"expects error {amount(error, bench.task.error_unit)}" for error in expected]
             marked = [int(np.argmax(np.subtract(rows[name].errors, expected)))]
         imagined = [replace(row, kind="imagines", notes=notes, marked=marked) for row in imagined]
         errors = [f"error {note}" for note in executed.notes]
@@ -145,7 +146,7 @@ def _draw(bench: Bench, films: Mapping[str, Film], rows: Mapping[str, Row], why:
     first = films[BASELINE]
     columns = max(len(row.frames) for row in drawn)
     titles = [f"step {t * bench.task.frameskip}" for t in range(1, columns + 1)]  # of the task, as in the verdicts
-    heading = f"{bench.cell.task}: same start, goal and world model. ACID also checks what the model imagines."
+    heading = f"{called(bench.cell.task)}: same start, goal and world model. ACID also checks what the model imagines."
     if PROPOSED in films:
         heading += " A proposal starts its smaller search where a learned policy would go."
     boxes = " Red boxes: where the error exceeds the expected one most." if any(row.marked for row in drawn) else ""
@@ -154,25 +155,26 @@ def _draw(bench: Bench, films: Mapping[str, Film], rows: Mapping[str, Row], why:
     ends = {"start": first.frames[0], "goal": first.goal}
     scale = max(1, 160 // len(first.goal))
     sheet(out / "demo.png", drawn, **ends, titles=titles, heading=f"{heading}\n{legend}", scale=scale)
-    panels.append(Panel(Look("goal", INK), first.goal[None]))
+    panels.append(Clip(Look("goal", INK), first.goal[None]))
     paths = [out / "demo.png", out / "demo.gif", out / "demo.mp4"]
     for path in paths[1:]:
         side_by_side(path, panels, scale=scale, heading=heading, seconds=5, hold=2.5)
     return paths
 
 
-def judge(row: Row, task: Task) -> Verdict:
+def judge(row: Row, task: Task) -> Ending:
     """How an episode ended: reached or missed where success counts, else how far from the goal."""
     unit = task.error_unit
     if task.metric == "success":
         below = [] if task.tolerance is None else [f"must be below {task.tolerance:g}"]
         if row.success:
-            return Verdict("REACHED", True, [f"at step {row.steps}: {amount(row.final_error, unit)}", *below])
+            return Ending("REACHED", True, [f"at step {row.steps}: {amount(row.final_error, unit)}", *below])
         nearest = f"nearest in {row.steps} steps: {amount(row.best_error or row.final_error, unit)}"
-        return Verdict("MISSED", False, [nearest, *below])
+        return Ending("MISSED", False, [nearest, *below])
     near = row.final_error < 0.5 * row.initial_error
     left = f"{'less' if near else 'more'} than half of it is left"
-    return Verdict(f"ENDS {row.final_error:.2f} OFF", near, [f"{amount(row.initial_error, unit)} at the start", left])
+    details = [f"{amount(row.initial_error, unit)} at the start", left]
+    return Ending(f"{amount(row.final_error, unit)} OFF", near, details)
 
 
 def ghost(frames: np.ndarray, goal: np.ndarray) -> np.ndarray:
@@ -180,17 +182,17 @@ def ghost(frames: np.ndarray, goal: np.ndarray) -> np.ndarray:
     return ((1 - GHOST) * frames + GHOST * goal).round().astype(np.uint8)
 
 
-def _panels(name: str, film: Film, verdict: Verdict, bench: Bench) -> list[Panel]:
+def _panels(name: str, film: Film, verdict: Ending, bench: Bench) -> list[Clip]:
     """What was imagined, if it can be drawn, beside what happened."""
     look, frames = condition(name).look, np.stack(film.frames)
     notes = [f"step {step}: error {amount(error, bench.task.error_unit)}" for step, error in enumerate(film.errors)]
-    happened = Panel(look, ghost(frames, film.goal), "happens", notes, verdict)
+    happened = Clip(look, ghost(frames, film.goal), "happens", notes, verdict)
     imagined = imagined_frames(film, bench)
     if imagined is None:
         return [happened]
     shown = np.concatenate([frames[:1], imagined])
     held = np.minimum(-(-np.arange(len(frames)) // bench.task.frameskip), len(shown) - 1)
-    return [Panel(look, shown[held], "imagines"), happened]  # each imagined frame until its step is done
+    return [Clip(look, shown[held], "imagines"), happened]  # each imagined frame until its step is done
 
 
 def _draw_outcome(rows: Mapping[str, Mapping[str, Row]], bench: Bench, out: Path) -> Path:
@@ -206,7 +208,7 @@ def _draw_outcome(rows: Mapping[str, Mapping[str, Row]], bench: Bench, out: Path
         return out / "success.png"
     curves = {condition(name).look: _curve(list(some.values())) for name, some in rows.items()}
     unit = bench.task.error_unit
-    error_over_steps(out / "error.png", {bench.cell.task: curves}, error=f"error ({unit})", step="model steps")
+    error_over_steps(out / "error.png", {called(bench.cell.task): curves}, error=f"error ({unit})", step="model steps")
     return out / "error.png"
 
 

@@ -47,7 +47,7 @@ COMPARED = (BASELINE, "acid")
 
 
 @dataclass(frozen=True)
-class Measured:
+class Case:
     """One problem: a pool of random candidates and two plans, imagined and executed.
 
     Gaps ‖z_H − ẑ_H‖² are given as shares of ‖z_0 − z_g‖².
@@ -76,7 +76,7 @@ class Diagnosis:
     action_size: int
     dimensions: float  # that the latents of starts and goals fill, out of `latent_size`
     latent_size: int
-    problems: Sequence[Measured]
+    problems: Sequence[Case]
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -96,7 +96,7 @@ class Diagnosis:
 
 
 _GAP = "‖z_H − ẑ_H‖² / ‖z_0 − z_g‖²"
-_MEASURED: list[tuple[str, Callable[[Measured], float]]] = [
+_MEASURED: list[tuple[str, Callable[[Case], float]]] = [
     ("rank correlation: goal cost, true final error", lambda m: m.goal_cost),
     ("rank correlation: consistency, ‖z_H − ẑ_H‖²", lambda m: m.consistency),
     ("rank correlation: consistency, ‖z − ẑ‖² of single steps", lambda m: m.consistency_of_steps),
@@ -156,9 +156,7 @@ def diagnose(
 
 
 @torch.no_grad()
-def _measure(
-    task: Task, bench: Bench, planners: dict[str, Planner], instance: Instance
-) -> tuple[Measured, Tensor, Tensor]:
+def _measure(task: Task, bench: Bench, planners: dict[str, Planner], instance: Instance) -> tuple[Case, Tensor, Tensor]:
     """What was found, and the actions of the executed candidates [M, A] beside those that the verifier infers."""
     model, seed = bench.model, [plan_seed(0, instance.id, 0)]
     frames, goal = render_states(task, instance.seen), render_states(task, instance.goal_state[None])
@@ -172,7 +170,7 @@ def _measure(
     still = Trajectory(problem.now[:, None, None].expand(-1, 1, 2, -1, -1), plans["acid"].actions[:, None, :1])
     staying = float(bench.kit.goal()(still, problem.goal))
     pool, actions, inferred = _measure_pool(task, bench, planners["acid"], instance, problem, initial)
-    measured = Measured(
+    measured = Case(
         **pool,
         imagined={name: float(plan.costs["goal"]) / staying for name, plan in plans.items()},
         executed={name: _gap(task, bench, instance, plan) / distance for name, plan in plans.items()},

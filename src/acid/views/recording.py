@@ -22,6 +22,8 @@ class Recording:
     """
 
     def __init__(self, path: Path, scaler: ActionScaler) -> None:
+        if path.suffix != ".rrd":
+            raise AcidError(f"the file of a recording must end in .rrd, got {path.name!r}")
         self._rerun = rerun = need_package("rerun", "rerun", "a recording", package="rerun-sdk")
         self._scaler = scaler
         self._stream: Any = rerun.RecordingStream("acid")

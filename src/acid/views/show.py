@@ -7,6 +7,7 @@ from pathlib import Path
 from acid.errors import AcidError
 from acid.evaluation import BASELINE, Bench, Cell, Protocol, SearchSpec, condition
 from acid.report import sheet
+from acid.report.images import picture_format
 from acid.views.episodes import BLUR, amount, record_episode, replay, residuals, sheet_rows
 from acid.views.recording import Recording
 
@@ -31,6 +32,8 @@ def show_plan(
     """
     if problem < 0:
         raise AcidError(f"problems are counted from 0, got {problem}")
+    if out is not None:
+        picture_format(out)  # complains before anything is planned
     name = BASELINE if lam == 0 else "acid"
     lam = None if name == BASELINE else cell.chosen_lambda(condition(name)) if lam is None else lam
     setup = cell.task_class.setup
