@@ -112,7 +112,9 @@ class Condition:
         if self.agent is not None:
             return self.agent(bench)
         if bench.pooled and self.pools(bench.spec):
-            uses = () if self.choose is not None else ("rollout", *(t.name for t in bench.cost(self, lam).active))
+            starts = ("proposal",) if self.proposes else ()
+            costs = (term.name for term in bench.cost(self, lam).active)
+            uses = () if self.choose is not None else (*starts, "rollout", *costs)
             choose = _cheapest(bench, self, lam) if self.choose is None else self.choose
             return PoolAgent(bench.shared_pool(self), choose, uses=uses)
         planner = bench.planner(self, lam)
