@@ -32,3 +32,13 @@ def navigation_folder(drives: Path, tmp_path_factory: pytest.TempPathFactory) ->
     folder = make_navigation(drives, tmp_path_factory.mktemp("cells") / "navigation")
     add_instances(drives, folder, tmp_path_factory.mktemp("results"))
     return folder
+
+
+@pytest.fixture(scope="session")
+def diffusion_folder(drives: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same whose world model is NWM with diffusion."""
+    from small_cells import add_instances, make_diffusion
+
+    folder = make_diffusion(drives, tmp_path_factory.mktemp("cells") / "diffusion")
+    add_instances(drives, folder, tmp_path_factory.mktemp("results"))
+    return folder

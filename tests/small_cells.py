@@ -6,13 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tiny_vae import tiny_vae
 
-from acid import models
+from acid import checkpoint, models
 from acid.data import Episodes, EpisodeWriter, partition
 from acid.data.poses import SCALER
 from acid.evaluation import Cell, Protocol
+from acid.models.cdit import CDiTConfig
 from acid.models.compact import CompactConfig, CompactTokenizer, ConvFeaturesConfig, PixelDecoderConfig, QFormerConfig
-from acid.models.nwm import CDiTConfig, NavigationWorldModel, NWMConfig
+from acid.models.nwm import NavigationWorldModel, NWMConfig
+from acid.models.nwm_diffusion import DiffusionWorldModel, NWMDiffusionConfig
 from acid.nn.unmasking import Unmasking
 from acid.tasks.collect import Collection, record_episode
 from acid.tasks.navigation import Navigation
@@ -55,7 +58,27 @@ def make_navigation(drives: Path, folder: Path) -> Path:
     told = {"task": "navigation", "model": "nwm", "scale": "tiny", "partition": parts}
     tokenizer.save(folder / "tokenizer", told)
     models.save(model, "nwm", folder / "model", {**told, "validation": {"psnr_imagined_1": 10.0}})
-    latents = tokenizer.features(tokenizer.encode(torch.randint(256, (60, SIDE, SIDE, 3), dtype=torch.uint8)))
+    _fit_verifier(model, folder, {**told, "tokenizer": tokenizer.fingerprint})
+    return folder
+
+
+def make_diffusion(drives: Path, folder: Path) -> Path:
+    """The same with a VAE instead of a tokenizer."""
+    torch.manual_seed(0)
+    vae = tiny_vae(folder / "vae", SIDE)
+    config = NWMDiffusionConfig(3, vae.config, CDiTConfig(16, 1, 2, 16), waves=4, steps=2)
+    model = DiffusionWorldModel(config, SCALER, vae).eval()
+    for layer in (model.dynamics.head, *(block.modulation for block in model.dynamics.blocks)):
+        torch.nn.init.normal_(layer.weight, std=0.3)
+    told = {"task": "navigation", "model": "nwm-diffusion", "scale": "tiny"}
+    told["partition"] = partition(Episodes(drives)).as_dict()
+    models.save(model, "nwm-diffusion", folder / "model", {**told, "validation": {"psnr_imagined_1": 10.0}})
+    _fit_verifier(model, folder, told)
+    return folder
+
+
+def _fit_verifier(model: Any, folder: Path, told: dict[str, Any]) -> None:
+    latents = model.features(model.encode(torch.randint(256, (60, SIDE, SIDE, 3), dtype=torch.uint8)))
     verifier = Verifier.fit(
         latents,
         torch.randn(60, 3) * torch.tensor([0.1, 0.05, 0.04]) + torch.tensor([0.2, 0.0, 0.0]),
@@ -64,8 +87,7 @@ def make_navigation(drives: Path, folder: Path) -> Path:
         channels=(8,),
         training=FitConfig(steps=3, batch_size=16),
     )
-    verifier.save(folder / "verifier", metadata={**told, "tokenizer": tokenizer.fingerprint})
-    return folder
+    verifier.save(folder / "verifier", metadata=told)
 
 
 def _excite(*networks: Any) -> None:
@@ -77,7 +99,7 @@ def _excite(*networks: Any) -> None:
 
 def add_instances(drives: Path, folder: Path, results: Path) -> Cell:
     """The cell with instances of both halves and a λ for every condition that has one."""
-    cell = Cell("navigation", "nwm", folder, results)
+    cell = Cell("navigation", checkpoint.load(folder / "model").kind, folder, results)
     for split, episodes in (("test", 6), ("select", 3)):
         cell.draw(drives, Protocol.of(Navigation.setup, episodes=episodes, split=split))
     cell.choose_lambdas({"acid": 0.5, "acid-path": 0.5, "turn": 0.5, "control": 0.5, "change": 0.5}, "for tests")

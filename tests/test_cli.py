@@ -277,9 +277,11 @@ def test_eval_on_select_chooses_a_lambda_for_the_user(tmp_path: Path, capsys):
     assert f"ACID, λ {chosen:g}" in capsys.readouterr().out
 
 
-def test_eval_of_a_tiny_navigation(navigation_folder: Path, tmp_path: Path, capsys):
+@pytest.mark.parametrize("model", ["nwm", "nwm-diffusion"])
+def test_eval_of_a_tiny_navigation(model: str, request: pytest.FixtureRequest, tmp_path: Path, capsys):
+    folder = request.getfixturevalue({"nwm": "navigation_folder", "nwm-diffusion": "diffusion_folder"}[model])
     sizes = ["--samples", "6", "--elites", "2", "--candidates", "line"]
-    where = ["navigation", "--model", "nwm", "--folder", str(navigation_folder), "--results", str(tmp_path)]
+    where = ["navigation", "--model", model, "--folder", str(folder), "--results", str(tmp_path)]
     cli.main(["eval", *where, *sizes, "--episodes", "2", "--processes", "1"])
     text = capsys.readouterr().out
     for name in ("original", "acid", "turn", "prior", "best"):

@@ -60,6 +60,7 @@ class LoopConfig:
     weight_decay: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
     warmup: float = 0.01  # share of the steps
+    schedule: Literal["cosine", "constant"] = "cosine"  # of the learning rate, after the warm-up
     clip: float = 1.0  # of the gradient norm
     ema: float | None = None  # decay of a running average of the weights, which is then what training returns
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on GPUs, where it saves time
@@ -84,6 +85,7 @@ class LoopConfig:
         self.check("warmup", 0 <= self.warmup <= 1, "a share of the steps, from 0 to 1")
         self.check("clip", self.clip > 0, "a positive number; inf does not clip")
         self.check("ema", self.ema is None or 0 < self.ema < 1, "inside (0, 1), or None")
+        self.check("schedule", self.schedule in ("cosine", "constant"), "cosine or constant")
         self.check("precision", self.precision in ("auto", "float32", "bfloat16"), "auto, float32 or bfloat16")
         self.check("seed", self.seed >= 0, "0 or a positive number")
 
@@ -94,10 +96,12 @@ class LoopConfig:
 
 
 def learning_rate(step: int, config: LoopConfig) -> float:
-    """Linear warm-up, then a cosine down to zero."""
+    """Linear warm-up, then a cosine down to zero, or all of it."""
     warmup = max(1, round(config.warmup * config.steps))
     if step < warmup:
         return config.learning_rate * (step + 1) / warmup
+    if config.schedule == "constant":
+        return config.learning_rate
     progress = (step - warmup) / max(1, config.steps - warmup)
     return config.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
 

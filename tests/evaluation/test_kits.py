@@ -14,8 +14,19 @@ from hypothesis import strategies as st
 from acid.data.poses import SCALER, displacements, integrate
 from acid.errors import AcidError, CheckpointError
 from acid.evaluation import Bench, Cell, Protocol, SearchSpec
-from acid.evaluation.kits import Kit, NavigationKit, TokenKit, kit_of, places
-from acid.planning import Adaptive, Arc, Between, DecodedDistance, GoalDistance, PolicyProposal, StraightLine, goal_cost
+from acid.evaluation.kits import DiffusionKit, Kit, NavigationKit, TokenKit, kit_of, places
+from acid.planning import (
+    Adaptive,
+    Arc,
+    Between,
+    Constant,
+    Cost,
+    DecodedDistance,
+    GoalDistance,
+    PolicyProposal,
+    StraightLine,
+    goal_cost,
+)
 from acid.planning.noise import Streams
 from acid.types import ActionScaler, Problem, Trajectory
 
@@ -85,6 +96,21 @@ def test_navigation_compares_pictures(kit: NavigationKit):
 def test_a_verifier_of_another_tokenizer_is_refused(kit: NavigationKit):
     with pytest.raises(CheckpointError, match="fitted to frames of another tokenizer; fit it again"):
         NavigationKit(kit.model, kit.verifier, {"tokenizer": "0" * 12})
+
+
+@pytest.mark.parametrize("family", ["arc", "line", "nwm"])
+def test_diffusion_is_planned_with_alike(diffusion_folder: Path, family: str):
+    """By pictures that the VAE draws, a verifier of latents, and as many rollouts of each candidate as asked for."""
+    spec = SearchSpec("cem", 4, 1, 2, 2, family, 2)
+    kit = Bench(Cell("navigation", "nwm-diffusion", diffusion_folder), spec, Protocol()).kit
+    assert isinstance(kit, DiffusionKit)
+    frames = torch.randint(256, (1, 5, 32, 32, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    cost = Cost([kit.goal(), kit.consistency(Constant(0.5))])
+    planner = kit.planner(cost, spec)
+    first, again, other = (planner.plan(frames[:, :4], frames[:, 4], seed=seed) for seed in (3, 3, 4))
+    assert first.env_actions.shape == (1, 2, 3)
+    np.testing.assert_array_equal(first.env_actions, again.env_actions)
+    assert not np.array_equal(first.env_actions, other.env_actions)
 
 
 def test_the_verifiers_units_are_deviations_of_displacements(kit: NavigationKit):

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from published_files import CDiT, Shapes, State, add_cdit, normed, save
 from torch import Tensor, nn
 
 from acid import models
@@ -32,48 +33,14 @@ CODES = math.prod(LEVELS)
 WIDTH, DEPTH, CONTEXT, WAVES = 20, 2, 3, 10  # of the world model; 20 is no multiple of the three numbers of an action
 SEEN, DRAWN, SIDE, GRID, VECTOR, BOOK = 32, 16, 32, 2, 5, 9  # widths of Q-former and decoder; of the VQGAN
 MULTIPLIERS = (1, 2, 1, 1, 1)
-State = dict[str, Tensor]
-
-
-class Shapes:
-    """Random weights by published names."""
-
-    def __init__(self, seed: int) -> None:
-        self.state: State = {}
-        self.random = torch.Generator().manual_seed(seed)
-
-    def add(self, name: str, *shape: int, std: float = 0.3) -> Tensor:
-        self.state[name] = std * torch.randn(shape, generator=self.random)
-        return self.state[name]
-
-    def linear(self, name: str, before: int, after: int) -> None:
-        self.add(f"{name}.weight", after, before)
-        self.add(f"{name}.bias", after)
-
-    def module(self, name: str, module: nn.Module) -> None:
-        for part, value in module.state_dict().items():
-            self.add(f"{name}.{part}", *value.shape)
 
 
 def world_state() -> State:
     made = Shapes(0)
     made.add("x_embedder.weight", CODES + 1, WIDTH, std=1.0)
     made.add("pos_embed", CONTEXT + 1, TOKENS, WIDTH)
-    third = WIDTH // 3
-    embedders = {"y_embedder.x_emb": third, "y_embedder.y_emb": third, "y_embedder.angle_emb": WIDTH - 2 * third}
-    for name, width in (embedders | {"time_embedder": WIDTH}).items():
-        made.linear(f"{name}.mlp.0", WAVES, width)
-        made.linear(f"{name}.mlp.2", width, width)
-    for number in range(DEPTH):
-        block = f"blocks.{number}"
-        made.linear(f"{block}.attn.qkv", WIDTH, 3 * WIDTH)
-        made.linear(f"{block}.attn.proj", WIDTH, WIDTH)
-        made.module(f"{block}.cttn", nn.MultiheadAttention(WIDTH, 2, add_bias_kv=True))
-        made.linear(f"{block}.adaLN_modulation.1", WIDTH, 11 * WIDTH)
-        made.linear(f"{block}.mlp.fc1", WIDTH, 24)
-        made.linear(f"{block}.mlp.fc2", 24, WIDTH)
+    add_cdit(made, WIDTH, DEPTH, WAVES)
     made.state["final_layer.weight"] = made.state["x_embedder.weight"]
-    made.linear("final_layer.adaLN_modulation.1", WIDTH, 2 * WIDTH)
     return made.state
 
 
@@ -94,48 +61,14 @@ def world_file(state: State, about: dict[str, Any] | None = None, **changed: Any
     return {"model": {k: v + 1 for k, v in averaged.items()}, "ema": averaged, "opt": {}, "config": config, "epoch": 1}
 
 
-def normed(x: Tensor) -> Tensor:
-    return (x - x.mean(-1, keepdim=True)) / (x.var(-1, unbiased=False, keepdim=True) + 1e-6).sqrt()
-
-
-def waves(values: Tensor) -> Tensor:
-    rates = torch.tensor([10_000 ** (-i / (WAVES // 2)) for i in range(WAVES // 2)])
-    return torch.cat([(values[:, None] * rates).cos(), (values[:, None] * rates).sin()], 1)
-
-
 def world_logits(state: State, x: Tensor, actions: Tensor, context: Tensor, elapsed: float) -> Tensor:
     """Tokens [M, P], actions [M, 3] and a context [M, T, P] to logits [M, P, codes + 1], as the published network."""
 
-    def linear(name: str, value: Tensor) -> Tensor:
-        return value @ state[f"{name}.weight"].T + state[f"{name}.bias"]
-
-    def embed(name: str, values: Tensor) -> Tensor:
-        return linear(f"{name}.mlp.2", F.silu(linear(f"{name}.mlp.0", waves(values))))
-
-    names = ("x_emb", "y_emb", "angle_emb")
-    moved = torch.cat([embed(f"y_embedder.{name}", actions[:, i]) for i, name in enumerate(names)], 1)
-    condition = F.silu(moved + embed("time_embedder", torch.full((len(x),), elapsed / 128)))
+    network = CDiT(state, WIDTH, heads=2)
+    condition = network.embed_action(actions) + network.embed("time_embedder", torch.full((len(x),), elapsed / 128))
     table, places = state["x_embedder.weight"], state["pos_embed"]
-    hidden = table[x] + places[CONTEXT]
     seen = (table[context] + places[:CONTEXT]).flatten(1, 2)
-    for number in range(DEPTH):
-        name = f"blocks.{number}"
-        part = linear(f"{name}.adaLN_modulation.1", condition)[:, None].split(WIDTH, -1)
-        query, key, value = (
-            piece.unflatten(-1, (2, WIDTH // 2)).transpose(1, 2)
-            for piece in linear(f"{name}.attn.qkv", normed(hidden) * (1 + part[1]) + part[0]).split(WIDTH, -1)
-        )
-        weights = (query @ key.transpose(2, 3) / math.sqrt(WIDTH // 2)).softmax(-1)
-        hidden = hidden + part[2] * linear(f"{name}.attn.proj", (weights @ value).transpose(1, 2).flatten(2))
-        attention = nn.MultiheadAttention(WIDTH, 2, add_bias_kv=True, batch_first=True).eval()
-        start = f"{name}.cttn."
-        attention.load_state_dict({k.removeprefix(start): v for k, v in state.items() if k.startswith(start)})
-        looked = normed(seen) * (1 + part[4]) + part[3]
-        hidden = hidden + part[7] * attention(normed(hidden) * (1 + part[6]) + part[5], looked, looked)[0]
-        inner = F.gelu(linear(f"{name}.mlp.fc1", normed(hidden) * (1 + part[9]) + part[8]), approximate="tanh")
-        hidden = hidden + part[10] * linear(f"{name}.mlp.fc2", inner)
-    shift, scale = linear("final_layer.adaLN_modulation.1", condition)[:, None].split(WIDTH, -1)
-    return (normed(hidden) * (1 + scale) + shift) @ table.T
+    return network(table[x] + places[CONTEXT], seen, condition) @ table.T
 
 
 def sampled(predict: Callable[[Tensor], Tensor], rows: int, places: int, mask: int, steps: int, cosine: bool) -> Tensor:
@@ -333,12 +266,6 @@ def published_tokenizer(dinov3: str) -> State:
     from transformers import DINOv3ViTModel
 
     return tokenizer_state(DINOv3ViTModel.from_pretrained(dinov3).state_dict()["embeddings.patch_embeddings.weight"])
-
-
-def save(content: dict[str, Any], folder: Path, name: str) -> Path:
-    (folder / "checkpoints").mkdir(parents=True, exist_ok=True)
-    torch.save(content, folder / "checkpoints" / name)
-    return folder
 
 
 @pytest.fixture
@@ -541,7 +468,7 @@ def test_what_belongs_together_is_checked(
         load_tokenizer(world)
     with pytest.raises(CheckpointError, match="holds a tokenizer, which has no actions"):
         load_published(experiment, tokenizer=tokenizer)
-    with pytest.raises(CheckpointError, match="whose action statistics are known: give its tokenizer only"):
+    with pytest.raises(CheckpointError, match="whose action statistics are known: leave them out"):
         load_published(world, action_scaler="identity", tokenizer=tokenizer)
     with pytest.raises(CheckpointError, match="holds no tokenizer"):
         load_tokenizer(world.parent)
@@ -586,7 +513,10 @@ WORLD_DAMAGE: dict[str, tuple[Damage, str]] = {
     ),
     "keys": (lambda s: s.update({"blocks.0.cttn.bias_k": torch.zeros(2, 1, WIDTH)}), "has an absurd shape"),
     "nan": (lambda s: s["pos_embed"].fill_(torch.nan), "pos_embed hold NaN or infinite numbers"),
-    "nwm": (lambda s: s.update({"x_embedder.proj.weight": torch.zeros(1)}), "latents of Stable Diffusion's VAE"),
+    "nwm": (
+        lambda s: s.update({"x_embedder.proj.weight": torch.zeros(1)}),
+        "denoises latents of a VAE: leave the tokenizer out",
+    ),
     "guided": (lambda s: s.update({"null_action_embedding": torch.zeros(1)}), "trained with guidance by actions"),
     "levels": (lambda s: s.update({"x_embedder.mask_token": torch.zeros(1)}), "predicts levels one by one"),
     "nothing": (lambda s: s.clear(), r"holds no averaged weights \(ema\)"),
@@ -747,5 +677,5 @@ def test_help_lists_the_formats(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["convert", "--help"])
     told = capsys.readouterr().out
-    for format in ("weights.pt", "_object.ckpt", "model_latest.pth", "STEP.pth.tar", "NAME.ckpt"):
+    for format in ("weights.pt", "_object.ckpt", "model_latest.pth", "STEP.pth.tar", "NAME.ckpt", "NWM's own CDiT"):
         assert format in told

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiny_vae import frozen
 
 from acid import checkpoint, models
 from acid.errors import AcidError, CheckpointError, ShapeError
@@ -22,9 +23,10 @@ SCALER = ActionScaler(mean=(0.5, -1.0, 0.0), std=(2.0, 3.0, 1.0))
 
 
 @pytest.fixture(scope="module", params=sorted(models.KINDS))
-def named(request: pytest.FixtureRequest) -> tuple[str, LearnedWorldModel]:
+def named(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, LearnedWorldModel]:
     torch.manual_seed(0)
-    return request.param, models.build(request.param, "lite", SCALER)
+    options = frozen(request.param, tmp_path_factory.mktemp("frozen"))
+    return request.param, models.build(request.param, "lite", SCALER, **options)
 
 
 def test_a_fake_input_can_be_encoded_imagined_and_compared(named: tuple[str, LearnedWorldModel]) -> None:

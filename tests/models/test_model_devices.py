@@ -2,38 +2,47 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from fake_cuda import CUDA, as_cuda, cuda_tensor, fake_cuda
+from tiny_vae import frozen
 from torch._subclasses.fake_tensor import DynamicOutputShapeException
 
 from acid import models
 from acid.models import KINDS, Batch, LearnedWorldModel
 from acid.models.compact import CompactLoss, CompactLossConfig, CompactTokenizer, lite
 from acid.models.dinowm import DinoWorldModel
+from acid.models.nwm_diffusion import DiffusionWorldModel
 from acid.types import ActionScaler
 from acid.verifier import ActionFlow, FlowConfig, TransformerSize, flow_matching_loss
 
-SIZES = {"dinowm": 4, "nwm": 3}  # numbers of an environment action, where it is not 2
+SIZES = {"dinowm": 4, "nwm": 3, "nwm-diffusion": 3}  # numbers of an environment action, where it is not 2
 
 
-def model_of(kind: str) -> LearnedWorldModel:
+@pytest.fixture
+def model(kind: str, tmp_path: Path) -> LearnedWorldModel:
     torch.manual_seed(0)
     numbers = SIZES.get(kind, 2)
-    return models.build(kind, "lite", ActionScaler((0.0,) * numbers, (1.0,) * numbers))
+    return models.build(kind, "lite", ActionScaler((0.0,) * numbers, (1.0,) * numbers), **frozen(kind, tmp_path))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_encoding_and_imagining_stay_on_the_device(kind: str) -> None:
-    model = model_of(kind).eval().requires_grad_(False)
+def test_encoding_and_imagining_stay_on_the_device(kind: str, model: LearnedWorldModel) -> None:
+    model = model.eval().requires_grad_(False)
     observation, _, actions = model.fake_input()
     with fake_cuda() as mode, torch.no_grad():
         moved = as_cuda(model, mode)
-        if isinstance(moved, DinoWorldModel):  # its frozen encoder is not part of the module, but moves when it looks
+        if isinstance(
+            moved, DinoWorldModel | DiffusionWorldModel
+        ):  # its frozen encoder is not part of the module, but moves when it looks
             network = moved.encoder.network = as_cuda(moved.encoder.network, mode)
             network.to = {CUDA: network}.__getitem__
         latents = moved.encode(cuda_tensor(observation, mode))
         imagined = moved.rollout(latents, cuda_tensor(actions, mode))
+        if isinstance(moved, DiffusionWorldModel):
+            assert moved.decode(imagined).device == CUDA
         assert latents.device == imagined.device == CUDA
         assert imagined.shape[:3] == actions.shape[:3]
 
@@ -48,8 +57,8 @@ def batch_of(kind: str, model: LearnedWorldModel) -> Batch:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_training_step_stays_on_the_device(kind: str) -> None:
-    model = model_of(kind).train()
+def test_a_training_step_stays_on_the_device(kind: str, model: LearnedWorldModel) -> None:
+    model = model.train()
     loss, batch = KINDS[kind].loss(KINDS[kind].loss_config(), model), batch_of(kind, model)
     with fake_cuda() as mode:
         moved, on_device = as_cuda(model, mode), as_cuda(loss, mode)

@@ -128,7 +128,7 @@ def test_what_is_imagined_depends_on_seed_and_problem_alone() -> None:
 def test_many_candidates_are_imagined_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     model, context, chosen = make(), latents(make(), 2, 3), actions(2, 7, 2)
     whole = model.rollout(context, chosen)
-    monkeypatch.setattr(nwm, "_CPU_CANDIDATES", 4)
+    monkeypatch.setattr(NavigationWorldModel, "cpu_candidates", 4)
     assert torch.equal(model.rollout(context, chosen), whole)
 
 

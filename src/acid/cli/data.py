@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -82,6 +82,8 @@ class Convert:
     NWM on the tokens of CompACT: checkpoints/latest.pth.tar or STEP.pth.tar, with --tokenizer
 
     CompACT's tokenizer: checkpoints/NAME.ckpt, without --data
+
+    NWM's own CDiT (S, B, L, XL): checkpoints/latest.pth.tar or STEP.pth.tar, with the VAE as --encoder
     """
 
     published: Annotated[Path, tyro.conf.Positional]
@@ -98,22 +100,28 @@ class Convert:
     """Which file of weights, if the folder has several."""
     encoder: str | None = None
     """For a DINO-WM: a folder with DINOv2 ViT-S/14; default: facebook/dinov2-small from the local cache. For a
-    tokenizer: a folder with DINOv3 ViT-B/16; default: facebook/dinov3-vitb16-pretrain-lvd1689m."""
+    tokenizer: a folder with DINOv3 ViT-B/16; default: facebook/dinov3-vitb16-pretrain-lvd1689m. For NWM's own CDiT: a
+    folder with Stable Diffusion's VAE (stabilityai/sd-vae-ft-ema)."""
     tokenizer: Path | None = None
-    """For an NWM: the checkpoint of its tokenizer, which is converted first."""
+    """For an NWM on tokens: the checkpoint of its tokenizer, which is converted first."""
     image_size: int | None = None
     """For a tokenizer: pixels along each side of the images given to DINOv3; default: as in its own training."""
+    denoising_steps: int | None = None
+    """For NWM's own CDiT: in how many steps, 2 to 1000, an imagined frame is denoised; default: 250, as published."""
 
     def run(self) -> None:
         from acid.integrations.published import convert, convert_tokenizer
 
-        chosen = {"task": self.task, "weights": self.weights, "encoder": self.encoder}
+        chosen: dict[str, Any] = {"task": self.task, "weights": self.weights, "encoder": self.encoder}
         if self.data is None:
+            if self.denoising_steps is not None:
+                raise DataError("--denoising-steps is for a world model, which needs --data too")
             if self.tokenizer is not None or self.held_out:
                 raise DataError("--tokenizer and --held-out are for a world model, which needs --data too")
             convert_tokenizer(self.published, self.out, image_size=self.image_size, **chosen)
         else:
             if self.image_size is not None:
                 raise DataError(f"--image-size {self.image_size} is for a tokenizer, which needs no --data")
-            convert(self.published, self.data, self.out, held_out=self.held_out, tokenizer=self.tokenizer, **chosen)
+            chosen |= {"held_out": self.held_out, "tokenizer": self.tokenizer, "denoising_steps": self.denoising_steps}
+            convert(self.published, self.data, self.out, **chosen)
         print(f"wrote {self.out}")

@@ -36,7 +36,7 @@ class Train:
     task: str | None = None
     """Default: the task that the dataset was collected for, or else the dataset's name; without --data: reacher."""
     data: Path | None = None
-    """Default: data/TASK.h5; for nwm also a folder of RECON's files."""
+    """Default: data/TASK.h5; for nwm and nwm-diffusion also a folder of RECON's files."""
     out: Path | None = None
     """Folder of the cell; the part goes into a subfolder. Default: runs/TASK/MODEL"""
     epochs: float | None = None

@@ -173,8 +173,9 @@ class NavigationKit(Kit):
 
     @cached_property
     def view(self) -> VerifierView:
-        """The verifier looks at what tokens draw, and infers displacements in units of their own deviations."""
-        return VerifierView(self.verifier, features=self.model.tokenizer.features, units=self.verifier_units)
+        """The verifier looks at what tokens draw, or at other latents as they are, and infers displacements in units of
+        their own deviations."""
+        return VerifierView(self.verifier, features=self.model.features, units=self.verifier_units)
 
     def verifier_units(self, actions: Tensor) -> Tensor:
         """The model's normalised actions [..., H, A] in the verifier's units."""
@@ -215,6 +216,13 @@ class NavigationKit(Kit):
         return middle
 
 
+class DiffusionKit(NavigationKit):
+    """The same without a tokenizer of the cell's own: a cell tells of which world model its verifier is."""
+
+    def check(self, metadata: Mapping[str, Any]) -> None:
+        pass
+
+
 def places(scaler: ActionScaler) -> Callable[[Tensor], Tensor]:
     """From normalised steps (x, y, yaw) [..., H, 3] to the places [..., H, 2] in metres, seen from the start."""
 
@@ -227,7 +235,7 @@ def places(scaler: ActionScaler) -> Callable[[Tensor], Tensor]:
     return lead
 
 
-KITS: Mapping[str, type[Kit]] = {"dinowm": TokenKit, "nwm": NavigationKit}
+KITS: Mapping[str, type[Kit]] = {"dinowm": TokenKit, "nwm": NavigationKit, "nwm-diffusion": DiffusionKit}
 
 
 def kit_of(model: str) -> type[Kit]:

@@ -142,9 +142,9 @@ _PICKLE = SimpleNamespace(
 def read_pickled(file: Path) -> Any:
     """The content of a torch file: tensors, containers and shells; a CheckpointError for anything else."""
     existing(file, CheckpointError)
-    check_archive(file, CheckpointError, sums=True, remedy="fetch it again")
-    try:
-        return torch.load(file, map_location="cpu", weights_only=False, pickle_module=_PICKLE)
+    archive = check_archive(file, CheckpointError, sums=True, remedy="fetch it again")
+    try:  # of an archive only what is used comes into memory: some hold an optimiser four times as large as the weights
+        return torch.load(file, map_location="cpu", weights_only=False, pickle_module=_PICKLE, mmap=archive)
     except CheckpointError as error:
         raise CheckpointError(f"{file} {error} and was not opened") from error
     except Exception as error:  # whatever a damaged file makes of pickle and torch

@@ -1,5 +1,5 @@
 """Published world models: stable-worldmodel's folders with `config.json` and `weights*.pt`, PLDM's archives, DINO-WM's
-files, and the world models and tokenizers of CompACT.
+files, the world models and tokenizers of CompACT, and NWM's own CDiT.
 
 Nothing in such a folder is executed. The configuration is read by `published_config`, the weights as bare tensors.
 Statistics of the actions are not in the folder; they come from the dataset that the model was trained on.
@@ -19,11 +19,19 @@ from torch import Tensor
 from acid import checkpoint, models
 from acid.errors import CheckpointError, DataError, some
 from acid.files import existing, load_torch, read_json
-from acid.integrations import published_archive, published_compact, published_dinowm
+from acid.integrations import published_archive, published_cdit, published_compact, published_dinowm
 from acid.integrations.pickled import state_of
 from acid.integrations.published_config import Published, parse
+from acid.integrations.published_weights import Content
 from acid.integrations.stable_worldmodel import from_peer_state
-from acid.models import DinoWorldModel, JepaWorldModel, LearnedWorldModel, NavigationWorldModel
+from acid.models import (
+    DiffusionWorldModel,
+    DinoWorldModel,
+    JepaWorldModel,
+    LearnedWorldModel,
+    NavigationWorldModel,
+    VideoModel,
+)
 from acid.models.compact import CompactTokenizer
 from acid.types import ActionScaler
 
@@ -43,20 +51,21 @@ def load_published(
     proprio_scaler: Statistics = None,
     encoder: str | None = None,
     tokenizer: Folder | CompactTokenizer | None = None,
+    denoising_steps: int | None = None,
 ) -> LearnedWorldModel:
     """The Le-WM, PLDM, DINO-WM or NWM of a published folder, ready to plan with.
 
     `action_scaler` holds the statistics of the training actions, see `acid.data.fit_scaler`; "identity" is for callers
     who normalise actions themselves. `weights` names one of several weight files. For a DINO-WM, `proprio_scaler` are
-    the statistics of its proprioception, if it has some, and `encoder` is a folder with DINOv2 ViT-S/14. An NWM on the
-    tokens of CompACT needs its `tokenizer`, see `load_tokenizer`, and has actions of its own units.
+    the statistics of its proprioception, if it has some, and `encoder` is a folder with DINOv2 ViT-S/14. An NWM has
+    actions of its own units. On the tokens of CompACT it needs its `tokenizer`, see `load_tokenizer`; NWM's own network
+    needs as `encoder` a folder with Stable Diffusion's VAE, and imagines in `denoising_steps`, by default 250.
     """
     if (found := _compact(Path(folder), weights)) is not None:
-        if (action_scaler, proprio_scaler, encoder) != (None, None, None):
-            raise CheckpointError(f"{folder} holds an NWM, whose action statistics are known: give its tokenizer only")
-        return _load_nwm(*found, tokenizer)
-    if tokenizer is not None:
-        raise CheckpointError(f"{folder} holds no NWM: leave the tokenizer out")
+        if (action_scaler, proprio_scaler) != (None, None):
+            raise CheckpointError(f"{folder} holds an NWM, whose action statistics are known: leave them out")
+        return _load_nwm(*found, tokenizer, encoder, denoising_steps)
+    _check_no_nwm(folder, tokenizer, denoising_steps)
     dino = _dinowm_file(Path(folder), weights)
     if dino is not None:
         return _load_dinowm(dino, action_scaler, proprio_scaler, encoder)
@@ -98,8 +107,8 @@ def load_tokenizer(
     return made
 
 
-def _compact(folder: Path, weights: str | None) -> tuple[Path, published_compact.Content] | None:
-    """The file and its content, if a folder is one of CompACT."""
+def _compact(folder: Path, weights: str | None) -> tuple[Path, Content] | None:
+    """The file and its content, if a folder is one of CompACT or of NWM."""
     file = None if (folder / CONFIG).exists() else published_compact.find(folder, weights)
     content = None if file is None else published_compact.open_file(file)
     if file is None or content is None:
@@ -108,13 +117,34 @@ def _compact(folder: Path, weights: str | None) -> tuple[Path, published_compact
     return file, content
 
 
+def _check_no_nwm(folder: Folder, tokenizer: object, denoising_steps: object) -> None:
+    if tokenizer is not None:
+        raise CheckpointError(f"{folder} holds no NWM: leave the tokenizer out")
+    if denoising_steps is not None:
+        raise CheckpointError(f"{folder} holds no NWM on latents of a VAE: leave denoising_steps out")
+
+
 def _load_nwm(
-    file: Path, content: published_compact.Content, tokenizer: Folder | CompactTokenizer | None
-) -> NavigationWorldModel:
+    file: Path,
+    content: Content,
+    tokenizer: Folder | CompactTokenizer | None,
+    encoder: str | None,
+    steps: int | None,
+) -> VideoModel:
     from acid.data.poses import SCALER  # needs the data extra
 
     if content.is_tokenizer:
         raise CheckpointError(f"{file} holds a tokenizer, which has no actions: leave the dataset out (--data)")
+    if published_cdit.is_denoiser(content):
+        if tokenizer is not None:
+            raise CheckpointError(
+                f"{file} denoises latents of a VAE: leave the tokenizer out, and name the VAE's folder as encoder"
+            )
+        (config, state), vae = published_cdit.denoiser(content, file, source=encoder, steps=steps)
+        stored = checkpoint.Checkpoint("published", {}, state, SCALER, {})
+        return checkpoint.restore(stored, lambda: DiffusionWorldModel(config, SCALER, vae), file)
+    if (encoder, steps) != (None, None):
+        raise CheckpointError(f"{file} predicts tokens: give its tokenizer, and neither encoder nor denoising_steps")
     if tokenizer is None:
         raise CheckpointError(
             f"{file} predicts tokens of CompACT's tokenizer, which is not in it: convert that one first, "
@@ -147,7 +177,7 @@ def _load_dinowm(file: Path, actions: Statistics, proprio: Statistics, source: s
 def read_config(folder: Folder, weights: str | None = None) -> Published:
     """Which world model a published folder holds, and its sizes; without config.json they follow from the weights.
 
-    Those of CompACT are told by what `load_tokenizer` and `load_published` make of them.
+    Those of CompACT and NWM are told by what `load_tokenizer` and `load_published` make of them.
     """
     dino = _dinowm_file(Path(folder), weights)
     if dino is not None:
@@ -172,6 +202,7 @@ def convert(
     weights: str | None = None,
     encoder: str | None = None,
     tokenizer: Folder | None = None,
+    denoising_steps: int | None = None,
 ) -> LearnedWorldModel:
     """Write a published world model to `out` as a checkpoint of ours, with the action statistics of a dataset.
 
@@ -184,13 +215,15 @@ def convert(
     _check_apart(folder, out)
     found = _compact(Path(folder), weights)
     if found is not None:
-        model = _load_nwm(*found, tokenizer)
+        model = _load_nwm(*found, tokenizer, encoder, denoising_steps)
+        kind = "nwm" if isinstance(model, NavigationWorldModel) else "nwm-diffusion"
         with Episodes(data, require=("pixels", "action", "pose")) as episodes:
             parts, attributes = partition(episodes, held_out=held_out, frameskip=1), episodes.attributes
-        metadata = _metadata(Path(folder), found[0], "nwm", task) | {"tokenizer": model.encoder_fingerprint}
-        return _save(model, "nwm", out, metadata, Path(data), attributes, parts.as_dict())
-    if tokenizer is not None:
-        raise CheckpointError(f"{folder} holds no NWM: leave the tokenizer out")
+        metadata = _metadata(Path(folder), found[0], kind, task)
+        if kind == "nwm":
+            metadata["tokenizer"] = model.encoder_fingerprint
+        return _save(model, kind, out, metadata, Path(data), attributes, parts.as_dict())
+    _check_no_nwm(folder, tokenizer, denoising_steps)
     kind, config = read_config(folder, weights)
     file = _dinowm_file(Path(folder), weights) or _weights_file(Path(folder), weights)
     with Episodes(data) as episodes:

@@ -9,54 +9,32 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from acid.errors import CheckpointError, some
-from acid.files import reason
+from acid.integrations import published_cdit
 from acid.integrations.pickled import read_pickled, state_of
+from acid.integrations.published_weights import Content, Converted, Weights, guarded, mapping
 from acid.models import compact
 from acid.models.compact import CompactConfig, CompactTokenizer, MaskedDecoderConfig, QFormerConfig
-from acid.models.nwm import CDiTConfig, NWMConfig
+from acid.models.nwm import NWMConfig
 from acid.models.patch_encoders import PatchEncoder, PatchEncoderConfig
 from acid.models.vqgan import VQGANConfig
 from acid.nn.unmasking import Unmasking
-
-P = TypeVar("P")
 
 FOLDER, WORLD, LATEST = "checkpoints", ".pth.tar", "latest.pth.tar"
 PREFIX = "tokenizer."
 SOURCE = "facebook/dinov3-vitb16-pretrain-lvd1689m"
 DINO_PATCHES = "compact_tokenizer.encoder.dinov3_model.patch_embed.proj.weight"
 HEADS = 8  # of the tokenizer's networks
-NUMBERS = ("x", "y", "angle")  # of an action
-ACTIONS = {"min": [-2.5, -4], "max": [5, 4]}  # waypoint units, mapped to −1..1
-# Our AdaLN parts in theirs: shift, scale and gate of self-attention, cross-attention and MLP, then the context's two.
-PARTS = (0, 1, 2, 5, 6, 7, 8, 9, 10, 3, 4)
-_BLOCK = {"attn.qkv": "qkv", "attn.proj": "out", "cttn.out_proj": "cross.out", "mlp.fc1": "mlp.0", "mlp.fc2": "mlp.2"}
 _STREAMS = {
     "codes": ("norm1.linear", "attn.to_{}", "attn.to_out.0", "ff"),
     "tokens": ("norm1_context.linear", "attn.add_{}_proj", "attn.to_add_out", "ff_context"),
 }
-
-
-class PublishedCompact(NamedTuple):
-    """A configuration, and weights by the names of our network."""
-
-    config: Any
-    state: dict[str, Tensor]
-
-
-class Content(NamedTuple):
-    """What a file holds, before it is converted."""
-
-    state: dict[str, Tensor]
-    settings: Mapping[str, Any]  # the configuration of its training
-    is_tokenizer: bool
 
 
 def find(folder: Path, name: str | None = None) -> Path | None:
@@ -77,35 +55,31 @@ def find(folder: Path, name: str | None = None) -> Path | None:
 
 
 def open_file(file: Path) -> Content | None:
-    """None if it is something else than a world model or tokenizer of CompACT's authors."""
-    content = _mapping(read_pickled(file))
+    """None if it is something else than a world model or tokenizer of CompACT's authors, or a world model of NWM's."""
+    content = mapping(read_pickled(file))
     if file.name.endswith(WORLD):
         averaged = state_of(content.get("ema"))
         if not any(name.startswith("y_embedder.") for name in averaged):
             raise CheckpointError(f"{file} holds no averaged weights (ema) of a world model like NWM's; fetch it again")
-        found = Content(averaged, _mapping(content.get("config", content.get("args"))), is_tokenizer=False)
-        _guarded(file, lambda: _refuse_variants(found))
+        found = Content(averaged, mapping(content.get("config", content.get("args"))), is_tokenizer=False)
+        guarded(file, lambda: _refuse_variants(found))
         return found
-    named = _mapping(content.get("state_dict"))
+    named = mapping(content.get("state_dict"))
     state = {k.removeprefix(PREFIX): v for k, v in named.items() if isinstance(k, str) and k.startswith(PREFIX)}
     if not state:
         return None
     tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
-    return Content(tensors, _mapping(content.get("hyper_parameters")), is_tokenizer=True)
+    return Content(tensors, mapping(content.get("hyper_parameters")), is_tokenizer=True)
 
 
-def world_model(content: Content, tokenizer: CompactTokenizer, file: Path) -> PublishedCompact:
+def world_model(content: Content, tokenizer: CompactTokenizer, file: Path) -> Converted:
     """The world model in our network; a CheckpointError says what differs from it."""
-    found = _guarded(file, lambda: _world_model(content, tokenizer.config))
+    found = guarded(file, lambda: _world_model(content, tokenizer.config))
     states = {"dynamics": found.state, "tokenizer": tokenizer.state_dict()}
-    return PublishedCompact(
-        found.config, {f"{part}.{k}": v for part, state in states.items() for k, v in state.items()}
-    )
+    return Converted(found.config, {f"{part}.{k}": v for part, state in states.items() for k, v in state.items()})
 
 
-def tokenizer(
-    content: Content, file: Path, *, source: str | None = None, image_size: int | None = None
-) -> PublishedCompact:
+def tokenizer(content: Content, file: Path, *, source: str | None = None, image_size: int | None = None) -> Converted:
     """The tokenizer in our network.
 
     source: a folder with DINOv3 ViT-B/16, or its name on the hub if it is cached. image_size: pixels along a side that
@@ -115,7 +89,7 @@ def tokenizer(
         raise CheckpointError(
             f"{file} holds a world model, which needs the dataset it plans on (--data) and a tokenizer"
         )
-    return _guarded(file, lambda: _tokenizer(content, source or SOURCE, image_size))
+    return guarded(file, lambda: _tokenizer(content, source or SOURCE, image_size))
 
 
 def check_encoder(content: Content, made: CompactTokenizer, file: Path) -> None:
@@ -127,90 +101,38 @@ def check_encoder(content: Content, made: CompactTokenizer, file: Path) -> None:
         raise CheckpointError(f"the encoder that was found is not the DINOv3 of {file}; name its folder as encoder")
 
 
-def _guarded(file: Path, make: Callable[[], P]) -> P:
-    try:
-        return make()
-    except CheckpointError as error:
-        raise CheckpointError(f"{file} cannot be converted: {error}") from error
-    except KeyError as error:
-        raise CheckpointError(f"{file} cannot be converted: its weights lack {error}") from error
-    except (ArithmeticError, IndexError, RuntimeError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{file} cannot be converted: a weight has an absurd shape ({reason(error)})") from error
-
-
-class _Weights:
-    """Weights by their published names, each of which must be taken once."""
-
-    def __init__(self, state: Mapping[str, Tensor]) -> None:
-        self.left = dict(state)
-
-    def take(self, name: str, dimensions: int | None = None) -> Tensor:
-        value = self.left.pop(name)
-        if dimensions is not None and value.dim() != dimensions:
-            raise CheckpointError(f"{name} has the shape {list(value.shape)}, not one of {dimensions} dimensions")
-        return value
-
-    def linear(self, theirs: str, ours: str) -> Iterator[tuple[str, Tensor]]:
-        for kind, dimensions in (("weight", 2), ("bias", 1)):
-            yield f"{ours}.{kind}", self.take(f"{theirs}.{kind}", dimensions)
-
-    def under(self, prefix: str) -> dict[str, Tensor]:
-        """All that begin so, by the rest of their names."""
-        found = [name for name in self.left if name.startswith(prefix)]
-        return {name.removeprefix(prefix): self.left.pop(name) for name in found}
-
-    def depth(self, pattern: str) -> int:
-        numbers = {int(found[1]) for name in self.left if (found := re.match(pattern + r"\.(\d+)\.", name))}
-        if numbers != set(range(len(numbers))) or not numbers:
-            raise CheckpointError(f"its {pattern} are numbered {sorted(numbers)}, which are not all from 0 on")
-        return len(numbers)
-
-    def finish(self) -> None:
-        if self.left:
-            raise CheckpointError(f"its weights have {some(sorted(self.left))}, which ours has not")
-
-
-def _world_model(content: Content, tokenizer: CompactConfig) -> PublishedCompact:
-    weights = _Weights(content.state)
+def _world_model(content: Content, tokenizer: CompactConfig) -> Converted:
+    weights = Weights(content.state)
     table, positions = weights.take("x_embedder.weight", 2), weights.take("pos_embed", 3)
     _check_tokenizer(content, tokenizer, codes=len(table) - 1, tokens=positions.shape[1])
     context = len(positions) - 1
-    if context < 1 or _setting(content, "dataset.context_size", context) != context:
+    if context < 1 or content.setting("dataset.context_size", context) != context:
         raise CheckpointError(f"its positions {list(positions.shape)} are not those of its context and a next frame")
     if not torch.equal(weights.take("final_layer.weight", 2), table):
         raise CheckpointError("its output final_layer.weight is not its table of tokens, which ours is")
-    width, depth = table.shape[1], weights.depth("blocks")
-    mlp_width = content.state["blocks.0.mlp.fc1.weight"].shape[0]
-    waves = content.state["time_embedder.mlp.0.weight"].shape[1]
-    heads = _setting(content, "model.generator.num_heads", 16 if width == 1152 else max(1, width // 64))
     unmasking = _unmasking(content, "model.diffusion", steps=8, schedule="linear", places=positions.shape[1])
-    state = {f"{name}.table.weight": table for name in ("embed", "embed_context")} | {"positions": positions}
-    for number, name in enumerate(NUMBERS):
-        state |= _waves(weights, f"y_embedder.{name}_emb", f"embed_action.mlps.{number}")
-    state |= _waves(weights, "time_embedder", "embed_time.mlps.0")
-    state |= weights.linear("final_layer.adaLN_modulation.1", "modulation")
-    for number in range(depth):
-        state |= _block(weights, f"blocks.{number}.", width)
+    sizes, waves, state = published_cdit.trunk(content, weights, table.shape[1])
+    state |= {f"{name}.table.weight": table for name in ("embed", "embed_context")} | {"positions": positions}
     weights.finish()
     config = NWMConfig(
-        len(NUMBERS),
+        len(published_cdit.NUMBERS),
         tokenizer,
-        CDiTConfig(width, depth, heads, mlp_width),
+        sizes,
         context=context,
         waves=waves,
         unmasking=unmasking,
         published=True,
         forget=_forget(content, unmasking),
     )
-    return PublishedCompact(config, state)
+    return Converted(config, state)
 
 
 def _check_tokenizer(content: Content, tokenizer: CompactConfig, *, codes: int, tokens: int) -> None:
     """A tokenizer that is not the one of the training would give tokens that mean something else."""
     levels, made = tokenizer.levels, (math.prod(tokenizer.levels), tokenizer.qformer.queries)
-    told = tuple(_setting(content, f"{_COMPACT}.quantizer.levels", levels))
+    told = tuple(content.setting(f"{_COMPACT}.quantizer.levels", levels))
     size = tokenizer.encoder.image_size
-    seen = _setting(content, "dataset.image_size", size)
+    seen = content.setting("dataset.image_size", size)
     if made != (codes, tokens):
         raise CheckpointError(
             f"it predicts {tokens} tokens of {codes} codes, the tokenizer makes {made[1]} of {made[0]}"
@@ -226,77 +148,48 @@ def _check_tokenizer(content: Content, tokenizer: CompactConfig, *, codes: int, 
 
 def _forget(content: Content, unmasking: Unmasking) -> float:
     """The share that is hidden of the context; only one of the published samplers hides some."""
-    default = 1.0 if _setting(content, "model.diffusion", {}) else 0.8
-    kept = float(_setting(content, "model.diffusion.history_sample_t", default))
+    default = 1.0 if content.setting("model.diffusion", {}) else 0.8
+    kept = float(content.setting("model.diffusion.history_sample_t", default))
     share = math.cos(math.pi / 2 * kept) if unmasking.schedule == "cosine" else 1 - kept
     return round(share, 9)  # else a count of tokens that is just a whole number may be one less
 
 
 def _refuse_variants(content: Content) -> None:
-    names = content.state.keys()
     for name, what in {
-        "x_embedder.proj.weight": (
-            "it is NWM's own CDiT, which denoises the latents of Stable Diffusion's VAE in 250 steps, while planning "
-            "here imagines discrete tokens; plan with it as your own world model"
-        ),
         "x_embedder.mask_token": "it predicts levels one by one (FSQDiscreteCDiT), of which no checkpoint is known",
         "null_action_embedding": "it was trained with guidance by actions, which is not sampled here",
     }.items():
-        if name in names:
+        if name in content.state:
             raise CheckpointError(what)
-    limits = _mapping(_setting(content, "dataset.action_stats", ACTIONS))
-    if any([float(number) for number in limits.get(end, ())] != ACTIONS[end] for end in ACTIONS):
-        raise CheckpointError(f"its actions are mapped from {limits}, ours from {ACTIONS} waypoint units")
+    published_cdit.check_actions(content)
 
 
-def _waves(weights: _Weights, theirs: str, ours: str) -> dict[str, Tensor]:
-    """An MLP over cosines and sines, of which ours has the sines first."""
-    found = dict(weights.linear(f"{theirs}.mlp.0", f"{ours}.0")) | dict(weights.linear(f"{theirs}.mlp.2", f"{ours}.2"))
-    first = found[f"{ours}.0.weight"]
-    half = first.shape[1] // 2
-    found[f"{ours}.0.weight"] = torch.cat([first[:, half : 2 * half], first[:, :half], first[:, 2 * half :]], 1)
-    return found
-
-
-def _block(weights: _Weights, name: str, width: int) -> dict[str, Tensor]:
-    state: dict[str, Tensor] = {}
-    for theirs, ours in _BLOCK.items():
-        state |= weights.linear(name + theirs, name + ours)
-    for kind in ("weight", "bias"):
-        whole = weights.take(f"{name}cttn.in_proj_{kind}")
-        state[f"{name}cross.query.{kind}"], state[f"{name}cross.key_value.{kind}"] = whole[:width], whole[width:]
-        parts = weights.take(f"{name}adaLN_modulation.1.{kind}").unflatten(0, (len(PARTS), width))
-        state[f"{name}modulation.{kind}"] = parts[list(PARTS)].flatten(0, 1)
-    extra = [weights.take(f"{name}cttn.bias_{kind}", 3).reshape(1, width) for kind in ("k", "v")]
-    return state | {f"{name}cross.extra": torch.stack(extra)}
-
-
-def _tokenizer(content: Content, source: str, image_size: int | None) -> PublishedCompact:
-    weights = _Weights(content.state)
+def _tokenizer(content: Content, source: str, image_size: int | None) -> Converted:
+    weights = Weights(content.state)
     if not any(name.startswith("compact_tokenizer.encoder.dinov3_model.") for name in content.state):
         raise CheckpointError("it does not look through DINOv3; only tokenizers that do can be used")
     if weights.take("normalize_mean").any() or not (weights.take("normalize_std") == 1).all():
         raise CheckpointError("its pictures are normalised, which those of MAGE's VQGAN are not")
-    if not _setting(content, "dataset.use_dino_image_for_compact", True):
+    if not content.setting("dataset.use_dino_image_for_compact", True):
         raise CheckpointError("its encoder sees pictures that are not normalised as DINOv3's are")
     weights.under("compact_tokenizer.encoder.dinov3_model.")
     state = {f"decoder.codec.{name}": value for name, value in weights.under("base_tokenizer.").items()}
     qformer, read = _qformer(weights, content)
     decoder, drawn = _decoder(weights, content, {name.removeprefix("decoder.codec."): v for name, v in state.items()})
     weights.finish()
-    levels = tuple(_setting(content, f"{_COMPACT}.quantizer.levels", compact.LEVELS))
+    levels = tuple(content.setting(f"{_COMPACT}.quantizer.levels", compact.LEVELS))
     if len(levels) != len(read["qformer.output.weight"]):
         raise CheckpointError(f"its tokens have {len(read['qformer.output.weight'])} numbers, not levels {levels}")
     size = decoder.codec.image_size
-    looked = image_size or _setting(content, "dataset.dinov2_image_size", size)
+    looked = image_size or content.setting("dataset.dinov2_image_size", size)
     encoder = PatchEncoderConfig("dinov3-vitb16", observation_size=size, image_size=looked, source=source)
-    return PublishedCompact(CompactConfig(encoder, qformer, decoder, levels, centred=True), state | read | drawn)
+    return Converted(CompactConfig(encoder, qformer, decoder, levels, centred=True), state | read | drawn)
 
 
 _COMPACT = "model.tokenizer.compact_tokenizer"
 
 
-def _qformer(weights: _Weights, content: Content) -> tuple[QFormerConfig, dict[str, Tensor]]:
+def _qformer(weights: Weights, content: Content) -> tuple[QFormerConfig, dict[str, Tensor]]:
     start = "compact_tokenizer.encoder."
     depth = weights.depth(re.escape(start) + "qformer_layers")
     queries = weights.take(f"{start}query_tokens", 3)
@@ -310,13 +203,13 @@ def _qformer(weights: _Weights, content: Content) -> tuple[QFormerConfig, dict[s
     for kind in ("weight", "bias"):
         state[f"qformer.layers.norm.{kind}"] = weights.take(f"{start}final_norm_layer.{kind}", 1)
     state |= weights.linear(f"{start}out_proj", "qformer.output")
-    heads = _setting(content, f"{_COMPACT}.encoder.num_attention_heads", HEADS)
+    heads = content.setting(f"{_COMPACT}.encoder.num_attention_heads", HEADS)
     mlp_width = len(state["qformer.layers.layers.0.linear1.weight"])
     return QFormerConfig(shown, queries.shape[2], depth, heads, mlp_width, published=True), state
 
 
 def _decoder(
-    weights: _Weights, content: Content, codec: Mapping[str, Tensor]
+    weights: Weights, content: Content, codec: Mapping[str, Tensor]
 ) -> tuple[MaskedDecoderConfig, dict[str, Tensor]]:
     start = "compact_tokenizer.decoder."
     depth = weights.depth(re.escape(start) + "blocks")
@@ -338,12 +231,12 @@ def _decoder(
             last = stream == "tokens" and number + 1 == depth
             ours = f"decoder.joint.layers.{number}.{stream}"
             state |= _stream(weights, f"{start}blocks.{number}.", stream, ours, width, last=last)
-    scale = float(_setting(content, f"{_COMPACT}.diffusion.cfg_scale", 2.0))
+    scale = float(content.setting(f"{_COMPACT}.diffusion.cfg_scale", 2.0))
     config = MaskedDecoderConfig(
         _vqgan(codec, places),
         width,
         depth,
-        _setting(content, f"{_COMPACT}.decoder.num_attention_heads", HEADS),
+        content.setting(f"{_COMPACT}.decoder.num_attention_heads", HEADS),
         len(state["decoder.joint.layers.0.codes.mlp.0.weight"]),
         _unmasking(content, f"{_COMPACT}.diffusion", steps=16, schedule="cosine", places=places),
         guidance=1 + scale if scale >= 1 else 1.0,  # theirs is how far to go beyond what the tokens say
@@ -352,7 +245,7 @@ def _decoder(
     return config, state
 
 
-def _stream(weights: _Weights, name: str, stream: str, ours: str, width: int, *, last: bool) -> dict[str, Tensor]:
+def _stream(weights: Weights, name: str, stream: str, ours: str, width: int, *, last: bool) -> dict[str, Tensor]:
     modulation, projection, out, mlp = _STREAMS[stream]
     state = dict(weights.linear(name + modulation, f"{ours}.modulation"))
     for kind in ("weight", "bias"):
@@ -368,7 +261,7 @@ def _stream(weights: _Weights, name: str, stream: str, ours: str, width: int, *,
 
 
 def _vqgan(state: Mapping[str, Tensor], places: int) -> VQGANConfig:
-    weights = _Weights(state)
+    weights = Weights(state)
     codes, size = state["quantize.embedding.weight"].shape
     channels = len(state["encoder.conv_in.weight"])
     levels = weights.depth(r"encoder\.down")
@@ -383,36 +276,18 @@ def _vqgan(state: Mapping[str, Tensor], places: int) -> VQGANConfig:
 
 
 def _unmasking(content: Content, where: str, *, steps: int, schedule: str, places: int) -> Unmasking:
-    told = _setting(content, f"{where}.schedule_type", schedule)
-    if told not in ("cosine", "linear") or _setting(content, f"{where}.sampling_method", "gumbel") != "gumbel":
+    told = content.setting(f"{where}.schedule_type", schedule)
+    if told not in ("cosine", "linear") or content.setting(f"{where}.sampling_method", "gumbel") != "gumbel":
         raise CheckpointError(f"its tokens are unmasked in a way that is not known here ({where}: {told})")
-    if _setting(content, f"{where}.top_k", None) or _setting(content, f"{where}.top_p", None):
+    if content.setting(f"{where}.top_k", None) or content.setting(f"{where}.top_p", None):
         raise CheckpointError(f"its tokens are sampled from the likeliest only ({where}: top_k or top_p)")
-    steps = _setting(content, f"{where}.num_timesteps", min(steps, places))
+    steps = content.setting(f"{where}.num_timesteps", min(steps, places))
     if not 1 <= steps <= places:
         raise CheckpointError(f"its {places} tokens cannot be unmasked in {steps} steps ({where}.num_timesteps)")
     return Unmasking(
         steps,
-        float(_setting(content, f"{where}.temperature", 1.0)),
+        float(content.setting(f"{where}.temperature", 1.0)),
         schedule=told,
         cooling="squared",
         confidence="logit",
     )
-
-
-def _setting(content: Content, path: str, default: Any) -> Any:
-    """What the file's configuration says, if it is there and of the default's kind."""
-    value: Any = content.settings
-    for name in path.split("."):
-        value = _mapping(value).get(name)
-    if value is None:
-        return default
-    kinds = {bool: bool, int: int, float: int | float, tuple: list | tuple, str: str, dict: Mapping}
-    kind = kinds.get(type(default), int | float)
-    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise CheckpointError(f"its configuration says {path} = {value!r}, which is not a value of that setting")
-    return value
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}

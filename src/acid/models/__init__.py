@@ -11,14 +11,16 @@ import torch
 from acid import checkpoint
 from acid.device import resolve_device
 from acid.errors import CheckpointError, look_up
-from acid.models import dinowm, lewm, nwm, pldm
+from acid.models import dinowm, lewm, nwm, nwm_diffusion, pldm
 from acid.models.contract import Batch, FrozenEncoderModel, Kind, LearnedWorldModel
 from acid.models.decoder import Decoder, VectorDecoder
 from acid.models.dinowm import DinoWorldModel
 from acid.models.jepa import JepaConfig, JepaWorldModel
 from acid.models.keypoint_decoder import KeypointDecoder
 from acid.models.nwm import NavigationWorldModel
+from acid.models.nwm_diffusion import DiffusionWorldModel
 from acid.models.token_decoder import TokenDecoder
+from acid.models.video import VideoModel
 from acid.types import ActionScaler
 
 KINDS: dict[str, Kind] = {
@@ -28,6 +30,7 @@ KINDS: dict[str, Kind] = {
     "pldm-shapes": pldm.SHAPES,
     "dinowm": dinowm.KIND,
     "nwm": nwm.KIND,
+    "nwm-diffusion": nwm_diffusion.KIND,
 }
 DECODERS = {decoder.kind: decoder for decoder in (Decoder, KeypointDecoder, TokenDecoder)}
 
@@ -79,6 +82,7 @@ def load_decoder(folder: str | Path, *, device: str | torch.device = "cpu") -> V
 __all__ = [
     "KINDS",
     "Batch",
+    "DiffusionWorldModel",
     "DinoWorldModel",
     "FrozenEncoderModel",
     "JepaConfig",
@@ -86,6 +90,7 @@ __all__ = [
     "Kind",
     "LearnedWorldModel",
     "NavigationWorldModel",
+    "VideoModel",
     "build",
     "load",
     "load_decoder",

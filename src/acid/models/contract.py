@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,10 +15,34 @@ from acid.types import ActionScaler
 
 @dataclass(frozen=True)
 class Batch:
-    """B windows of T steps."""
+    """B windows of T steps, or B contexts of T frames with goals."""
 
     frames: Tensor  # pixels uint8 [B, T+1, S, S, 3], or latents [B, T+1, P, D] of a frozen encoder
     actions: Tensor  # normalised [B, T, A]
+    elapsed: Tensor | None = None  # frames from a context's last one to each of its goals [B, G], see `aims`
+
+    def aims(self) -> Aims:
+        """What is to be predicted from what: of a window, its last frame.
+
+        With `elapsed`, these are contexts, each followed by its G goals: frames [B, T+G, ...] and the actions [B, G, A]
+        that lead from the context's last frame to each goal at once.
+        """
+        if self.elapsed is None:
+            return Aims(self.frames[:, :-1], self.frames[:, -1], self.actions[:, -1], 1)
+        goals = self.elapsed.shape[1]
+        return Aims(
+            self.frames[:, :-goals].repeat_interleave(goals, 0),
+            *(part.flatten(0, 1) for part in (self.frames[:, -goals:], self.actions, self.elapsed)),
+        )
+
+
+class Aims(NamedTuple):
+    """M frames to predict."""
+
+    context: Tensor  # [M, T, ...]
+    target: Tensor  # [M, ...]
+    actions: Tensor  # [M, A]
+    elapsed: int | Tensor  # frames between them, [M] or the same for all
 
 
 class LearnedWorldModel(nn.Module):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, Protocol, cast
+from typing import Protocol, cast
 
 import torch
 import torch.nn.functional as F
@@ -21,33 +21,16 @@ from torch import Tensor, nn
 
 from acid.errors import ShapeError
 from acid.models import compact
+from acid.models.cdit import PUBLISHED_TIME, ActionEmbedding, CDiTBlock, CDiTConfig, Memory
 from acid.models.compact import CompactConfig, CompactTokenizer
-from acid.models.contract import Batch, FrozenEncoderModel, Kind
-from acid.nn.embeddings import TimeEmbedding, sinusoidal
+from acid.models.contract import Batch, Kind
+from acid.models.video import VideoModel
+from acid.nn.embeddings import TimeEmbedding
 from acid.nn.fsq import FSQ
 from acid.nn.unmasking import Unmasking, gumbel, random_mask, unmask
 from acid.types import ActionScaler
 
-# Of the waves that describe a normalised action: displacements differ by hundredths, angles by up to a turn.
-SHORTEST_WAVE, LONGEST_WAVE = 0.1, 8.0
 LONGEST_TIME = 64  # frames that count as time 1
-PUBLISHED_TIME = 128  # the same in the published network
-PUBLISHED_PERIODS = 10_000  # longest of its waves, of which the shortest is 2π
-_CPU_CANDIDATES = 96  # imagined at once; more take memory and gain nothing
-
-
-@dataclass(frozen=True)
-class CDiTConfig:
-    """CDiT-B by default."""
-
-    width: int = 768
-    depth: int = 12
-    heads: int = 12
-    mlp_width: int = 3072
-
-    def __post_init__(self) -> None:
-        if self.heads < 1 or self.width % self.heads:
-            raise ShapeError(f"the width {self.width} must be a multiple of the {self.heads} heads")
 
 
 @dataclass(frozen=True)
@@ -110,109 +93,6 @@ def lite(action_size: int) -> NWMConfig:
 PRESETS = {"paper": paper, "lite": lite}
 
 
-class Memory(NamedTuple):
-    """What one block keeps of some frames: keys and values, both [M, t, P, width], without their age."""
-
-    keys: Tensor
-    values: Tensor
-
-
-class CrossAttention(nn.Module):
-    """Tokens of the next frame attend to those of the context.
-
-    frames: in a context whose keys and values are remembered; 0: it is modulated and read anew, see `read`.
-    """
-
-    age: Tensor  # [2, frames, 1, width], added to keys, to values
-    extra: Tensor  # [2, 1, width], a key and a value beside those that are read
-
-    def __init__(self, config: CDiTConfig, frames: int) -> None:
-        super().__init__()
-        width = config.width
-        self.heads = config.heads
-        self.norm = nn.LayerNorm(width) if frames else nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
-        self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(width, 2 * width)
-        if frames:
-            self.age = nn.Parameter(0.02 * torch.randn(2, frames, 1, width))
-        else:
-            self.extra = nn.Parameter(0.02 * torch.randn(2, 1, width))
-        self.out = nn.Linear(width, width)
-
-    def read(self, context: Tensor, shift: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-        """An embedded context [M, n, width], modulated by [M, 1, width] each, to keys and values of all heads."""
-        parts = self.key_value(torch.addcmul(shift, self.norm(context), 1 + scale)).chunk(2, -1)
-        keys, values = (
-            torch.cat([part, extra.expand(len(part), -1, -1)], 1) for part, extra in zip(parts, self.extra, strict=True)
-        )
-        return _heads(keys, self.heads), _heads(values, self.heads)
-
-    def remember(self, frames: Tensor) -> Memory:
-        """Embedded frames [M, t, P, width] to their keys and values."""
-        return Memory(*self.key_value(self.norm(frames)).chunk(2, -1))
-
-    def aged(self, memory: Memory) -> tuple[Tensor, Tensor]:
-        """Keys and values of a whole context, oldest first, with their age: both [M, heads, T·P, head width]."""
-        keys, values = ((part + age).flatten(1, 2) for part, age in zip(memory, self.age, strict=True))
-        return _heads(keys, self.heads), _heads(values, self.heads)
-
-    def aged_frames(self, frames: Sequence[Memory], candidates: int) -> tuple[Tensor, Tensor]:
-        """The same for frames [B, N, P, width] each, or [B, 1, P, width] where all N candidates share one.
-
-        Every number is written once. Repeating the shared frames and joining the others first takes three times that.
-        """
-        found = []
-        for place, ages in enumerate(self.age):
-            parts = [frame[place] for frame in frames]
-            problems, _, tokens, width = parts[0].shape
-            kind = torch.result_type(parts[0], ages)
-            whole = parts[0].new_empty(problems, candidates, len(parts), tokens, width, dtype=kind)
-            for number, (part, age) in enumerate(zip(parts, ages, strict=True)):
-                torch.add(part.expand(-1, candidates, -1, -1), age, out=whole[:, :, number])
-            found.append(_heads(whole.flatten(0, 1).flatten(1, 2), self.heads))
-        return found[0], found[1]
-
-    def forward(self, x: Tensor, context: tuple[Tensor, Tensor]) -> Tensor:
-        return self.out(_joined(F.scaled_dot_product_attention(_heads(self.query(x), self.heads), *context)))
-
-
-class CDiTBlock(nn.Module):
-    """Self-attention, cross-attention to the context and MLP, each residual and modulated (AdaLN-zero)."""
-
-    def __init__(self, config: CDiTConfig, frames: int) -> None:
-        super().__init__()
-        width = config.width
-        self.parts = 9 if frames else 11  # shift, scale and gate of each of the three; shift and scale of the context
-        self.heads = config.heads
-        self.norm = nn.LayerNorm(width, elementwise_affine=False, eps=1e-6)
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width, width)
-        self.cross = CrossAttention(config, frames)
-        self.mlp = nn.Sequential(
-            nn.Linear(width, config.mlp_width), nn.GELU(approximate="tanh"), nn.Linear(config.mlp_width, width)
-        )
-        self.modulation = nn.Linear(width, self.parts * width)
-        nn.init.zeros_(self.modulation.weight)
-        nn.init.zeros_(self.modulation.bias)
-
-    def forward(self, x: Tensor, modulation: Tensor, context: tuple[Tensor, Tensor]) -> Tensor:
-        """Tokens [M, P, width] and modulations [M, 1, parts·width] to tokens [M, P, width]."""
-        shift_s, scale_s, gate_s, shift_c, scale_c, gate_c, shift_m, scale_m, gate_m, *_ = modulation.chunk(
-            self.parts, -1
-        )
-        x = torch.addcmul(x, gate_s, self._attend(torch.addcmul(shift_s, self.norm(x), 1 + scale_s)))
-        x = torch.addcmul(x, gate_c, self.cross(torch.addcmul(shift_c, self.norm(x), 1 + scale_c), context))
-        return torch.addcmul(x, gate_m, self.mlp(torch.addcmul(shift_m, self.norm(x), 1 + scale_m)))
-
-    def read(self, context: Tensor, modulation: Tensor) -> tuple[Tensor, Tensor]:
-        """An embedded context [M, n, width] to its keys and values, where it is modulated."""
-        return self.cross.read(context, *modulation.chunk(self.parts, -1)[-2:])
-
-    def _attend(self, x: Tensor) -> Tensor:
-        query, key, value = (_heads(part, self.heads) for part in self.qkv(x).chunk(3, -1))
-        return self.out(_joined(F.scaled_dot_product_attention(query, key, value)))
-
-
 class TokenEmbedding(nn.Module):
     """Tokens [..., P, F] of F vocabularies to vectors [..., P, width]: the sum of their numbers' embeddings."""
 
@@ -229,30 +109,6 @@ class TokenEmbedding(nn.Module):
     def forward(self, tokens: Tensor, hidden: Tensor | None = None) -> Tensor:
         vectors = self.table(tokens + self.offsets).sum(-2)
         return vectors if hidden is None else torch.where(hidden.unsqueeze(-1), self.table.weight[-1], vectors)
-
-
-class ActionEmbedding(nn.Module):
-    """Actions [..., A] to [..., width]: each number's sines and cosines through an MLP of its own, side by side.
-
-    What is left when the width is shared goes to the first numbers, or (published) all of it to the last.
-    """
-
-    def __init__(self, size: int, waves: int, width: int, *, published: bool = False) -> None:
-        super().__init__()
-        self.waves = waves
-        self.shortest, self.longest = SHORTEST_WAVE, LONGEST_WAVE
-        shares = [width // size + (place < width % size) for place in range(size)]
-        if published:
-            half = waves // 2
-            self.shortest, self.longest = 2 * math.pi, 2 * math.pi * PUBLISHED_PERIODS ** ((half - 1) / half)
-            shares = [width // size] * (size - 1) + [width - width // size * (size - 1)]
-        self.mlps = nn.ModuleList(
-            nn.Sequential(nn.Linear(waves, share), nn.SiLU(), nn.Linear(share, share)) for share in shares
-        )
-
-    def forward(self, actions: Tensor) -> Tensor:
-        waves = sinusoidal(actions, self.waves, shortest=self.shortest, longest=self.longest).unbind(-2)
-        return torch.cat([mlp(wave) for mlp, wave in zip(self.mlps, waves, strict=True)], -1)
 
 
 class TokenDynamics(nn.Module):
@@ -424,11 +280,9 @@ class _RereadContext:
         self.frames = torch.cat([self.frames[:, :, 1:], tokens.unsqueeze(2)], 2)
 
 
-class NavigationWorldModel(FrozenEncoderModel):
-    """`encode`, `rollout` and `decode` for planning, `dynamics` for training on tokens.
+class NavigationWorldModel(VideoModel):
+    """The latent of a frame is its tokenizer's codes [P, D].
 
-    The latent of a frame is its tokenizer's codes [P, D]; an observation of T frames has the latent [B, T, P, D].
-    A rollout looks at the last `config.context` frames and repeats the oldest where there are fewer.
     `unmasking` may be replaced at any time; its temperature decides whether the model is stochastic.
     """
 
@@ -447,8 +301,8 @@ class NavigationWorldModel(FrozenEncoderModel):
         return self.config.tokenizer.image_size
 
     @property
-    def context(self) -> int:
-        return self.config.context
+    def latent_shape(self) -> tuple[int, int]:
+        return self.tokenizer.tokens, len(self.quantiser.levels)
 
     @property
     def encoder_fingerprint(self) -> str:
@@ -463,7 +317,6 @@ class NavigationWorldModel(FrozenEncoderModel):
         return self.tokenizer.encode(observation)
 
     def decode(self, latents: Tensor) -> Tensor:
-        """Latents [..., P, D] to images [..., S, S, 3] with values in 0..1."""
         return self.tokenizer.decode(latents)
 
     def features(self, latents: Tensor) -> Tensor:
@@ -481,39 +334,8 @@ class NavigationWorldModel(FrozenEncoderModel):
             return self.quantiser.from_levels(tokens)
         return self.quantiser.from_indices(tokens[..., 0])
 
-    @torch.no_grad()
-    def rollout(self, latent: Tensor, actions: Tensor, *, seeds: Sequence[int] | None = None) -> Tensor:
-        """Latents [B, P, D] or [B, T, P, D] and actions [B, N, H, A] to imagined latents [B, N, H, P, D].
-
-        One seed per problem, 0 by default: the same seed and latents imagine the same, whatever else is in the batch.
-        """
-        if actions.dim() != 4 or actions.shape[-1] != self.config.action_size:
-            raise ShapeError(f"the model takes actions of size {self.config.action_size}, got {list(actions.shape)}")
-        seeds = [0] * len(actions) if seeds is None else seeds
-        if len(seeds) != len(actions):
-            raise ShapeError(f"need one seed per problem: {len(actions)} problems, {len(seeds)} seeds")
-        context = self.to_tokens(self._context(latent, len(actions)))
-        at_once = actions.shape[1]
-        if actions.device.type == "cpu":
-            at_once = max(1, _CPU_CANDIDATES // len(actions))
-        parts = [
-            self.dynamics.unroll(context, part, self.unmasking, seeds)
-            for part in actions.to(self.dynamics.positions.dtype).split(at_once, 1)
-        ]
-        return self.from_tokens(torch.cat(parts, 1))
-
-    def _context(self, latent: Tensor, problems: int) -> Tensor:
-        """The last frames [B, T, P, D], the oldest repeated where there are too few."""
-        frames = latent.unsqueeze(1) if latent.dim() == 3 else latent
-        expected = (self.tokenizer.tokens, len(self.quantiser.levels))
-        if frames.dim() != 4 or len(frames) != problems or frames.shape[2:] != expected:
-            raise ShapeError(
-                f"latents must be [{problems}, P, D] or [{problems}, T, P, D] with P, D = {expected}, "
-                f"got {list(latent.shape)}"
-            )
-        frames = frames[:, -self.config.context :]
-        missing = self.config.context - frames.shape[1]
-        return torch.cat([frames[:, :1].expand(-1, missing, -1, -1), frames], 1)
+    def imagine(self, context: Tensor, actions: Tensor, seeds: Sequence[int]) -> Tensor:
+        return self.from_tokens(self.dynamics.unroll(self.to_tokens(context), actions, self.unmasking, seeds))
 
 
 @dataclass(frozen=True)
@@ -530,17 +352,16 @@ class NWMLoss(nn.Module):
         self.config = config
 
     def forward(self, model: NavigationWorldModel, batch: Batch) -> dict[str, Tensor]:
-        """Of windows of latents, the last frame of which is to be predicted.
+        """Of windows of latents, the last frame of which is to be predicted, or of contexts with goals.
 
         "loss" is what to minimise, in nats a token; "accuracy" is the share of hidden tokens that are right.
         """
-        dynamics = model.dynamics
-        frames = model.to_tokens(batch.frames)
-        context, target = frames[:, :-1], frames[:, -1]
+        dynamics, aims = model.dynamics, batch.aims()
+        context, target = model.to_tokens(aims.context), model.to_tokens(aims.target)
         rows, places = target.shape[:2]
         forgotten = torch.rand(context.shape[:3]) < self.config.history_mask * torch.rand(rows, 1, 1)
         hidden = random_mask(rows, places, full=self.config.full_mask).to(target.device)
-        modulations = dynamics.condition(batch.actions[:, -1])
+        modulations = dynamics.condition(aims.actions, aims.elapsed)
         contexts = dynamics.look(context, forgotten.to(target.device), modulations)
         logits = dynamics(target, hidden, modulations, contexts)
         parts = logits[hidden].float().split(list(dynamics.sizes), -1)
@@ -560,16 +381,6 @@ KIND = Kind(
     actions="displacements",
     parts=("tokenizer", "model", "verifier", "policy"),
 )
-
-
-def _heads(x: Tensor, heads: int) -> Tensor:
-    """[M, n, width] to [M, heads, n, head width]."""
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
-
-
-def _joined(x: Tensor) -> Tensor:
-    """[M, heads, n, head width] to [M, n, width]."""
-    return x.transpose(1, 2).flatten(2)
 
 
 def _frames(memory: Memory, rows: tuple[int, int]) -> list[Memory]:

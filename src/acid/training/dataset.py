@@ -43,10 +43,14 @@ class Actions(NamedTuple):
     def at(self, rows: Tensor, mirrored: Tensor | None = None) -> Tensor:
         """Rows [B, ...] to actions [B, ..., a] in environment units, mirrored where [B] says so."""
         found = self.table[rows]
-        if mirrored is None or self.mirror is None:
-            return found
+        return found if mirrored is None else self.mirrored(found, mirrored)
+
+    def mirrored(self, actions: Tensor, mirrored: Tensor) -> Tensor:
+        """Actions [B, ..., a], mirrored where [B] says so."""
+        if self.mirror is None:
+            return actions
         sign = torch.where(mirrored[:, None], self.table.new_tensor(self.mirror), 1.0)
-        return found * sign.view(len(rows), *[1] * (rows.dim() - 1), -1)
+        return actions * sign.view(len(actions), *[1] * (actions.dim() - 2), -1)
 
 
 def actions_of(job: Job) -> Actions:
@@ -119,10 +123,16 @@ class WindowReader:
         if self.latents is None:
             frames = torch.from_numpy(self.episodes.read("pixels", rows))
         else:
-            view = torch.zeros(len(rows), dtype=torch.long) if mirrored is None else mirrored.long()
-            frames = self.latents[torch.from_numpy(rows), view[:, None]].float()
+            frames = self.latents_at(rows, mirrored)
         acted = self.actions.at(torch.from_numpy(self.windows.action_rows(indices)), mirrored)
         return Batch(frames, self.actions.scaler.normalise(acted))
+
+    def latents_at(self, rows: np.ndarray, mirrored: Tensor | None = None) -> Tensor:
+        """Latents [B, T, P, D] of rows [B, T], mirrored where [B] says so."""
+        if self.latents is None:
+            raise SettingError("goals are frames of a frozen encoder's latents, which this world model does not have")
+        view = torch.zeros(len(rows), dtype=torch.long) if mirrored is None else mirrored.long()
+        return self.latents[torch.from_numpy(rows), view[:, None]].float()
 
 
 @dataclass(frozen=True)

@@ -159,13 +159,16 @@ def _open(data: Path, kind: Kind, recipe: Recipe, cell: Path, progress: Callable
             raise DataError(f"{data} is a folder; turn it into a dataset first with `acid import`")
         return Episodes(data, require=("pixels", "action"))
     if data.is_dir():
-        frames = recipe.network if recipe.part == "tokenizer" else CompactTokenizer.load(cell / "tokenizer").config
-        data = import_once(data, "recon", frames.image_size, progress=progress).path
+        data = import_once(data, "recon", _frame_size(recipe, cell), progress=progress).path
     return Episodes(data, require=("pixels", "action", "pose"))
 
 
 def _frame_size(recipe: Recipe, cell: Path) -> int:
     """Pixels along a side of what the cell's world model sees."""
+    if recipe.part == "tokenizer":
+        return recipe.network.image_size
+    if (cell / "tokenizer").is_dir():
+        return CompactTokenizer.load(cell / "tokenizer").config.image_size
     if recipe.part != "model":
         return models.load(cell / "model").observation_size
     encoder = recipe.network.encoder

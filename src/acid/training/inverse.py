@@ -43,6 +43,8 @@ _LITE_MAP: dict[str, Any] = {"channels": (64, 96)}  # more accurate on our data 
 _NWM: dict[str, Any] = {"euler_steps": 10, "mirror": True, "own_units": True}
 RECIPES: dict[tuple[str, str], dict[str, Any]] = {
     ("nwm", "paper"): _NWM,
+    ("nwm-diffusion", "paper"): _NWM,
+    ("nwm-diffusion", "lite"): _NWM | _LITE_MAP,
     ("nwm", "lite"): _NWM | {"channels": (64, 64, 96), "loop": replace(LITE_FIT, steps=6_000, batch_size=128)},
 }
 

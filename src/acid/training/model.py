@@ -14,11 +14,12 @@ from acid import distributed, models
 from acid.data import Shuffle, Windows
 from acid.errors import look_up
 from acid.loop import LoopConfig, SettingError, moved
-from acid.models import Batch, FrozenEncoderModel, LearnedWorldModel, NavigationWorldModel
+from acid.models import Batch, FrozenEncoderModel, LearnedWorldModel, VideoModel
 from acid.models.compact import CompactTokenizer
 from acid.models.lewm import LeWMLossConfig
 from acid.models.pldm import PLDMLossConfig
 from acid.training.dataset import WindowReader, actions_of, encode_rows
+from acid.training.goals import GoalReader
 from acid.training.part import Job, Part, SplittingRecipe, Trainable, sized, spread
 from acid.training.pictures import HORIZON, validate_pictures
 from acid.types import ActionScaler
@@ -29,6 +30,12 @@ VALIDATION_WINDOWS = 512
 @dataclass(frozen=True)
 class ModelRecipe(SplittingRecipe):
     mirror: bool = False  # show every window as often mirrored left to right
+    goals: int = 0  # frames to predict from each context, drawn anew each time; 0: the frame that follows
+    reach: int = 64  # how many frames ahead or behind a goal is at most
+
+    def __post_init__(self) -> None:
+        if self.goals < 0 or self.reach < 1:
+            raise SettingError(f"goals must be at least 0 and reach at least 1, got {self.goals} and {self.reach}")
 
 
 _LITE: dict[str, Any] = {"half_precision": True, "held_out": 0.2}
@@ -45,7 +52,13 @@ _JEPA_PAPER: dict[str, Any] = {
 _LEWM_LITE = LeWMLossConfig(sigreg=0.07, projections=256, pooled=True, alignment=1.0, inverse=1.0)
 _PLDM_LITE = PLDMLossConfig(variance_in_time=0.0, pooled=True, alignment=1.0, inverse=1.0)
 _TOKEN_LOOP = LoopConfig(steps=6_000, batch_size=64, learning_rate=1e-3, weight_decay=1e-2, warmup=0.03)
-_NWM_PAPER_LOOP = LoopConfig(steps=200_000, batch_size=256, learning_rate=1e-4, weight_decay=1e-2)
+# As published but for the number of steps, which NWM and CompACT count in epochs: the authors of NWM plan with step
+# 100 000. Batches are theirs too: 16 contexts on each of 64 GPUs; CompACT tells of 32 on each.
+_NWM_PAPER = LoopConfig(batch_size=256, learning_rate=1e-4, warmup=0.0, schedule="constant", ema=0.9999)
+_NWM_PAPER_LOOP = replace(_NWM_PAPER, steps=200_000, weight_decay=1e-2, clip=2.0)
+_DIFFUSION_PAPER_LOOP = replace(
+    _NWM_PAPER, steps=100_000, batch_size=1024, learning_rate=8e-5, weight_decay=0.0, clip=10.0
+)
 # Where a recipe differs from the default, which is the preset of the network with a loss and a loop as they come.
 RECIPES: dict[tuple[str, str], dict[str, Any]] = {
     ("lewm", "paper"): _JEPA_PAPER,
@@ -56,8 +69,10 @@ RECIPES: dict[tuple[str, str], dict[str, Any]] = {
     ("pldm-shapes", "lite"): _JEPA_LITE | {"loss": _PLDM_LITE},
     ("dinowm", "paper"): {"loop": LoopConfig(steps=60_000, batch_size=32, learning_rate=5e-4, weight_decay=1e-2)},
     ("dinowm", "lite"): _LITE | {"loop": _TOKEN_LOOP},
-    ("nwm", "paper"): {"loop": _NWM_PAPER_LOOP, "mirror": True},
+    ("nwm", "paper"): {"loop": _NWM_PAPER_LOOP, "goals": 4},
     ("nwm", "lite"): _LITE | {"loop": replace(_TOKEN_LOOP, steps=8_000), "mirror": True},
+    ("nwm-diffusion", "paper"): {"loop": _DIFFUSION_PAPER_LOOP, "goals": 4},
+    ("nwm-diffusion", "lite"): _LITE | {"loop": replace(_TOKEN_LOOP, steps=20_000, ema=0.999), "mirror": True},
 }
 
 
@@ -78,26 +93,31 @@ def prepare(job: Job) -> Trainable:
         latents = encode_rows(job, model, mirror=recipe.mirror)
     elif recipe.mirror:
         raise SettingError(f"mirror=True needs latents of a frozen encoder, which a {recipe.model} does not have")
+    drawing = model if isinstance(model, VideoModel) else None
+    if recipe.goals and drawing is None:
+        raise SettingError(f"goals={recipe.goals}: a {recipe.model} predicts what follows at once; leave goals at 0")
     loss = job.kind.loss(recipe.loss, model).to(job.device)  # may have parameters that planning does not need
     if job.micro_batch is not None and job.kind.whole_batch:
         model.limit_frames(job.micro_batch * (model.config.history + 1))
 
-    def reader(ids: np.ndarray, steps: int) -> WindowReader:
-        windows = Windows(job.episodes, ids, steps + 1, job.partition.frameskip)
-        return WindowReader(windows, job.episodes, actions, latents)
+    def windows(ids: np.ndarray, frames: int) -> Windows:
+        return Windows(job.episodes, ids, frames, job.partition.frameskip)
 
-    shown = reader(job.partition.train, model.config.history)
-    drawing = model if isinstance(model, NavigationWorldModel) else None
-    ahead = model.config.history if drawing is None else drawing.context + HORIZON - 1
-    tested = reader(job.partition.held_out, ahead)
-    order = Shuffle(len(shown.windows), recipe.loop.batch_size, recipe.loop.seed)
+    ahead = model.config.history + (1 if drawing is None else HORIZON)
+    tested = WindowReader(windows(job.partition.held_out, ahead), job.episodes, actions, latents)
+    shown = windows(job.partition.train, model.config.history + (0 if recipe.goals else 1))
+    frames = WindowReader(shown, job.episodes, actions, latents)
+    goals = GoalReader(frames, recipe.reach) if recipe.goals else None
+    order = Shuffle(len(shown), recipe.loop.batch_size, recipe.loop.seed)
 
     def read(step: int) -> Batch:
-        chosen = distributed.share(order.indices(step))
-        if not recipe.mirror:
-            return shown.read(chosen)
-        mirrored = np.random.default_rng([recipe.loop.seed, step]).random(recipe.loop.batch_size) < 0.5
-        return shown.read(chosen, torch.from_numpy(distributed.share(mirrored)))
+        chosen, size = distributed.share(order.indices(step)), recipe.loop.batch_size
+        random, mirrored = np.random.default_rng([recipe.loop.seed, step]), None
+        if recipe.mirror:
+            mirrored = torch.from_numpy(distributed.share(random.random(size) < 0.5))
+        if goals is None:
+            return frames.read(chosen, mirrored)
+        return goals.read(chosen, distributed.share(random.random((size, recipe.goals))), mirrored)
 
     def measure() -> dict[str, Any]:
         found = validate(model, loss, tested) if drawing is None else validate_pictures(drawing, tested)
@@ -107,7 +127,7 @@ def prepare(job: Job) -> Trainable:
         nn.ModuleDict({"model": model, "loss": loss}),
         partial(loss, model),
         read,
-        len(shown.windows),
+        len(shown),
         measure,
         partial(models.save, model, recipe.model),
         None if job.kind.whole_batch else job.micro_batch,

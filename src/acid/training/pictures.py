@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from acid.loop import moved
-from acid.models import NavigationWorldModel
+from acid.models import NavigationWorldModel, VideoModel
 from acid.nn import lpips
 from acid.nn.pictures import Perceptual, perceived, psnr
 from acid.training.dataset import WindowReader
@@ -26,12 +26,13 @@ def perceptual_distance(device: torch.device, *, needed: bool) -> Perceptual | N
 
 
 @torch.no_grad()
-def validate_pictures(model: NavigationWorldModel, reader: WindowReader) -> dict[str, float]:
+def validate_pictures(model: VideoModel, reader: WindowReader) -> dict[str, float]:
     """How well the frames behind the context, HORIZON of them, are imagined under the true actions of held-out windows.
 
-    Shares of tokens (and of their levels) of the next frame that are right: imagined, if the last frame is copied, and
-    under the actions of other windows. Peak signal-to-noise ratios (dB), and perceptual distances if LPIPS is there,
-    against the true frames, step by step: imagined, if the last frame is copied, and drawn from the true tokens.
+    Of the next frame: shares of tokens (and of their levels) that are right, or the squared error of latents that are
+    no tokens: imagined, if the last frame is copied, and under the actions of other windows. Peak signal-to-noise
+    ratios (dB), and perceptual distances if LPIPS is there, against the true frames, step by step: imagined, if the
+    last frame is copied, and drawn from the true latents.
     """
     context, device = model.config.context, next(model.parameters()).device
     chosen = reader.windows.sample(VALIDATION_WINDOWS)
@@ -42,6 +43,9 @@ def validate_pictures(model: NavigationWorldModel, reader: WindowReader) -> dict
     last = before[:, -1]
     found: dict[str, float] = {}
     for name, guess in {"": imagined[:, 0], "_copied": last, "_shuffled_actions": shuffled}.items():
+        if not isinstance(model, NavigationWorldModel):
+            found[f"error{name}"] = float((guess - after[:, 0]).square().mean())
+            continue
         right = model.quantiser.to_levels(guess) == model.quantiser.to_levels(after[:, 0])
         found[f"accuracy{name}"] = float(right.all(-1).float().mean())
         found[f"level_accuracy{name}"] = float(right.float().mean())

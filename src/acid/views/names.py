@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _NAMES = {
     **{"lewm": "Le-WM", "lewm-shapes": "Le-WM with shapes", "pldm": "PLDM", "pldm-shapes": "PLDM with shapes"},
-    **{"dinowm": "DINO-WM", "nwm": "NWM"},
+    **{"dinowm": "DINO-WM", "nwm": "NWM", "nwm-diffusion": "NWM with diffusion"},
     **{"cube": "Cube", "reacher": "Reacher", "pusht": "Push-T", "rope": "Rope", "granular": "Granular"},
     "navigation": "Navigation",
 }
