@@ -81,8 +81,9 @@ class Where:
         if self.model is None and not known:
             close = did_you_mean(self.task, {name.split("/")[0] for name in shipped()})
             raise AcidError(f"no weights are shipped for the task {self.task!r}: pass --folder{close}")
-        usual = preferred if preferred in known else known[0] if known else ""
-        return Cell(self.task, self.model or usual, self.folder, self.results)
+        if preferred is not None and preferred in known:
+            known.insert(0, preferred)
+        return Cell(self.task, self.model or known[0], self.folder, self.results)
 
 
 @dataclass(frozen=True)

@@ -41,8 +41,8 @@ def _studies(task: str) -> list[Study]:
     one = Study(task, MODEL, CONDITIONS, choice=CHOICE)
     small = Study(task, MODEL, PROPOSED, kit_of(MODEL).proposed, against=one)
     near = Study(task, MODEL, PROPOSED[1:], NEAR_BEST, options={"near": 0.3}, against=one)
-    conditions = ("original", "acid")
-    episodes = dict.fromkeys(conditions, FEWER)
+    conditions: tuple[str, ...] = ("original", "acid")
+    episodes: dict[str, int] = dict.fromkeys(conditions, FEWER)
     five = Study(task, MODEL, conditions, {"horizon": AHEAD}, budget=2 * AHEAD, episodes=episodes)
     return [one, *([small, near] if task in WITH_POLICY else []), five]
 
