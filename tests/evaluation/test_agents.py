@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -108,6 +110,22 @@ def test_the_policy_counts_blocks_down_to_the_goal_and_then_hurries():
         assert decision.env_actions.shape == (2, 5, 1)
         assert (decision.env_actions == 1.0).all()  # a normalised zero is the mean action
     assert asked == [([1, 2], [3, 4], left) for left in (5, 4, 3, 2, 1, 1, 1, 1, 1, 1)]
+
+
+def test_a_policy_may_answer_with_all_steps_at_once_about_what_it_sees():
+    class Path:
+        horizon = 2
+
+        def act(self, latent, goal, left):
+            assert left == 2
+            return (goal - latent).flatten(1).expand(-1, 2 * SCALER.size)
+
+    answers = replace(SCALER, frameskip=2 * SCALER.frameskip)
+    steps_left = Protocol(goal_offset=10, budget=10).steps_left
+    policy = PolicyAgent(Adder(), Path(), SCALER, steps_left, answers=answers, features=lambda latents: latents / 2)
+    env_actions = policy.act(situation([1, 2], [3, 4], left=10)).env_actions
+    assert env_actions.shape == (2, 10, 1)
+    np.testing.assert_allclose(env_actions, SCALER.denormalise(torch.ones(1, SCALER.size))[0, 0])
 
 
 def test_noop_repeats_the_idle_action_until_the_end():

@@ -32,8 +32,8 @@ from acid.evaluation.pools import PoolAgent
 from acid.evaluation.verifier_variant import VerifierVariant
 from acid.planning import ActionNorm, Adaptive, Constant, PolicyProposal
 from acid.planning.noise import Streams
-from acid.types import Problem
-from acid.verifier import Directions, Verifier
+from acid.types import ActionScaler, Problem
+from acid.verifier import Directions, FitConfig, Policy, TransformerSize, Verifier
 
 REACHER = Cell("reacher", "lewm")
 SPEC = SearchSpec("cem", 6, 2, 2, horizon=2)
@@ -129,7 +129,7 @@ def test_a_verifier_may_be_asked_in_another_way(latent: Bench):
 def test_disturbed_agents_plan_like_others(latent: Bench, name: str):
     agent = condition(name).build(latent, weight(name))
     assert isinstance(agent, MaskedAgent if name.endswith("masked") else PushedAgent)
-    assert not condition(name).pools
+    assert not condition(name).pools(ONCE)
 
 
 def test_a_verifier_is_borrowed_from_the_other_model_of_the_task():
@@ -174,10 +174,22 @@ def test_with_one_iteration_agents_choose_from_one_pool(latent_once: Bench, name
     assert isinstance(condition(name).build(latent_once, weight(name)), PoolAgent)
 
 
-@pytest.mark.parametrize("name", ["clipped", "acid-clipped", "proposal"])
+@pytest.mark.parametrize("name", ["clipped", "acid-clipped"])
 def test_conditions_with_candidates_of_their_own_do_not_share_them(latent_once: Bench, name: str):
-    assert not condition(name).pools
+    assert not condition(name).pools(ONCE)
     assert isinstance(condition(name).build(latent_once, weight(name)), PlanningAgent)
+
+
+def test_proposals_share_a_pool_around_the_policy():
+    made = bench(spec=ONCE)
+    for name in ("proposal", "proposal-acid", "original"):
+        assert isinstance(condition(name).build(made, weight(name)), PoolAgent)
+    around, usual = (made.shared_pool(condition(name)) for name in ("proposal", "original"))
+    assert around is made.shared_pool(condition("proposal-acid"))
+    assert isinstance(around.planner.proposal, PolicyProposal)
+    assert usual.planner.proposal is None
+    looking = bench(spec=replace(ONCE, execute=1))
+    assert isinstance(condition("proposal").build(looking, None), PlanningAgent)  # with plans of its own
 
 
 def test_a_choice_from_a_pool_is_executed_whole():
@@ -297,8 +309,8 @@ REFUSED_BY_LATENT = {
 }
 REFUSED_BY_PATHS = {
     "random": "plans there are paths; use 'chance'",
-    "policy": "plans there are paths, and a policy answers with one action at a time",
-    "proposal": "candidates there are motions such as arcs",
+    "policy": ".* has no policy",
+    "proposal": ".* has no policy to start from",
     "clipped": "what is planned there is not in the units of its commands",
 }
 
@@ -317,6 +329,45 @@ def test_what_navigation_does_not_have_is_refused(paths: Bench, name: str):
         condition(name).build(paths, weight(name))
 
 
+@pytest.fixture(scope="module")
+def guided(paths_once: Bench, tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """The same cell with a policy that learned from noise."""
+    folder = shutil.copytree(paths_once.cell.root, tmp_path_factory.mktemp("guided") / "cell")
+    latents = paths_once.model.features(paths_once.model.encode(torch.randint(256, (60, 32, 32, 3)).to(torch.uint8)))
+    size, training = TransformerSize(12, 1, 2), FitConfig(steps=3, batch_size=16)
+    actions = (torch.randn(60, 24), torch.arange(60) // 20)
+    scaler = ActionScaler((0.2, 0.0, 0.0), (0.1, 0.01, 0.05), frameskip=8)
+    Policy.fit(latents, *actions, horizon=8, size=size, channels=(8,), training=training, scaler=scaler).save(
+        folder / "policy"
+    )
+    cell = replace(paths_once.cell, folder=folder)
+    return Bench(cell, paths_once.spec, paths_once.protocol, pooled_with=GUIDED)
+
+
+GUIDED = ("proposal", "proposal-acid", "proposal-turn", "policy", "policy-open")
+
+
+@pytest.mark.parametrize("name", GUIDED)
+def test_a_policy_of_paths_plans_and_is_searched_around(guided: Bench, name: str):
+    contender = CellContender(guided.cell, name, weight(name), guided.spec)
+    from acid.tasks.navigation import Navigation
+
+    (instance,) = guided.cell.instances(guided.protocol)[:1]
+    task = Navigation(size=32)
+    opened = contender.open(guided.protocol, [], {})
+    (episode,) = play(task, opened.agent, [instance], protocol=guided.protocol)
+    task.close()
+    assert np.isfinite(list(episode.metrics.values())).all()
+    assert (episode.steps, episode.decisions) == (8, 1)
+    assert ("rank_goal" in episode.pool) == name.startswith("proposal")
+
+
+def test_only_arcs_are_searched_around_a_policy(guided: Bench):
+    other = Bench(guided.cell, replace(guided.spec, candidates="line"), guided.protocol)
+    with pytest.raises(AcidError, match="a policy proposes candidates of the family 'arc', not 'line'"):
+        condition("proposal").check_applies(other)
+
+
 def test_every_condition_is_tried_here():
     tried = {
         *PLANNED,
@@ -332,6 +383,7 @@ def test_every_condition_is_tried_here():
         *PARTS,
         *PATH_CONDITIONS,
         *REFUSED_BY_LATENT,
+        *GUIDED,
     }
     assert tried == CONDITIONS.keys()
 

@@ -217,12 +217,19 @@ def test_those_that_share_candidates_share_a_job():
         contender("noop"),
         contender("clipped"),
         contender("prior"),
+        contender("proposal"),
+        contender("proposal-acid", 0.5),
+        contender("policy-open"),
     ]
     assert [[c.condition for c in group] for group in share_work(pooled)] == [  # type: ignore[attr-defined]
         ["original", "acid", "prior"],
         ["noop"],
         ["clipped"],
+        ["proposal", "proposal-acid"],
+        ["policy-open"],
     ]
+    looking = replace(TINY, execute=1)
+    assert len(share_work([contender("proposal", spec=looking), contender("proposal-acid", 0.5, looking)])) == 2
     several = replace(TINY, iterations=2)
     assert len(share_work([contender("original", spec=several), contender("acid", 0.5, several)])) == 2
     assert len(share_work([contender("original"), contender("acid", 0.5, shares=False)])) == 2

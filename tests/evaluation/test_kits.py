@@ -18,6 +18,7 @@ from acid.evaluation.kits import DiffusionKit, Kit, NavigationKit, TokenKit, kit
 from acid.planning import (
     Adaptive,
     Arc,
+    Between,
     Constant,
     Cost,
     DecodedDistance,
@@ -26,7 +27,8 @@ from acid.planning import (
     StraightLine,
     goal_cost,
 )
-from acid.types import ActionScaler, Trajectory
+from acid.planning.noise import Streams
+from acid.types import ActionScaler, Problem, Trajectory
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +131,28 @@ def test_a_search_begins_straight_on_at_the_current_speed(kit: NavigationKit, fa
     np.testing.assert_allclose(steps[..., 1:], 0, atol=1e-6)
     np.testing.assert_allclose(steps[..., 0], [[0.3] * 8, [0.1] * 8], atol=1e-6)
     assert kit.initial(family, situation([1], [3])) is None  # nobody knows how fast it goes
+
+
+def test_a_proposal_is_the_arc_along_the_path_of_a_policy(kit: NavigationKit):
+    class Circle:
+        horizon = 8
+        scaler = ActionScaler((0.2, 0.0, 0.0), (0.1, 0.01, 0.05), frameskip=8)
+
+        def act(self, latent, goal, left):
+            assert latent.shape[1:] == goal.shape[1:] == kit.model.features(problem.goal).shape[1:]
+            return torch.tensor([1.0, 0.0, -2.0]).repeat(len(latent), 8)
+
+    frames = torch.zeros(3, 4, 32, 32, 3, dtype=torch.uint8)
+    seen = kit.model.encode(frames)
+    problem = Problem(seen, seen[:, -1])
+    proposal = kit.proposal(Circle(), SearchSpec("cem", 6, 1, 3, 8, "arc"))
+    start = kit.around(proposal, None)(kit.model, problem, 8, Streams.of(0, 3))  # nobody knows how fast it goes
+    assert start.std is None
+    assert start.sequences is None
+    known = torch.full((3, 1, 2), 5.0)
+    assert kit.around(proposal, known) == Between(proposal, known)
+    steps = SCALER.denormalise(kit.parametrisation("arc")(start.mean, 8)).numpy()
+    np.testing.assert_allclose(steps[..., [0, 2]], np.broadcast_to([0.3, -0.1], (3, 8, 2)), atol=1e-6)
 
 
 STEP = st.tuples(*[st.floats(-0.5, 0.5)] * 3)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from planning_toys import ACTION, HORIZON, SEARCHES, TIME_STEP, Integrator, Verifier, planner, problem
 
+from acid.errors import PlanningError
 from acid.planning import CEM, Constant, Cost, Custom, GoalDistance, acid_cost, goal_cost
 
 SQUASH = 0.3
@@ -120,6 +121,24 @@ def test_one_iteration_of_one_candidate_returns_the_initial_mean():
     initial = torch.randn(3, HORIZON, ACTION, dtype=torch.float64)
     plan = planner(CEM(samples=1, iterations=1, elites=1)).solve(problem(), initial=initial)
     assert torch.equal(plan.actions, initial)
+
+
+def test_near_goes_on_around_the_best_candidate_where_the_mean_of_the_elites_is_none() -> None:
+    def either(trajectory, goal):
+        """Two good first actions, 1 and −1, with nothing between; the left one is a little better."""
+        first = trajectory.actions[:, :, 0, 0]
+        return (first.abs() - 1).square() + 0.01 * (first > 0)
+
+    cost = Cost([Custom(either, "either")])
+    near, usual = (
+        planner(CEM(100, 4, 30, near=near), cost=cost).solve(problem(3), seed=0).actions[:, 0, 0]
+        for near in (0.1, None)
+    )
+    assert ((near.abs() - 1).abs() < 0.1).all()
+    assert (near < 0).all()
+    assert not torch.equal(near, usual)
+    with pytest.raises(PlanningError, match="near must not be negative"):
+        CEM(near=-0.1)
 
 
 def test_problems_stop_at_their_own_time_and_the_trace_repeats_their_last_values():

@@ -126,6 +126,21 @@ def test_an_arc_is_a_circle_on_which_the_robot_looks_ahead() -> None:
         assert (x, y) == pytest.approx((float(radius * angle.sin()), float(radius * (1 - angle.cos()))), abs=1e-6)
 
 
+def test_an_arc_is_found_along_its_own_actions_and_near_the_places_of_others() -> None:
+    arc, asked = Arc(NWM, std=(0.1, 0.2)), torch.tensor([[[1.0, 1.5]], [[-2.0, 0.3]]], dtype=torch.float64)
+    torch.testing.assert_close(arc.along(arc(asked, 8)), asked)
+    steps = arc(asked[:1], 8).clone()
+    steps[..., 4:, 2] -= 0.3  # straightens out half-way
+    mean = arc.along(steps[:, :1])
+    mean[..., 1] = (steps[..., 2].mean() / 0.2).item()
+
+    def places(actions: Tensor) -> Tensor:
+        return Unicycle().rollout(torch.zeros(1, 1, 3, dtype=torch.float64), actions[None])[0, 0, :, 0, :2]
+
+    off = [(places(arc(one, 8)) - places(steps)).square().mean() for one in (arc.along(steps), mean)]
+    assert off[0] < 0.5 * off[1]  # an early turn moves more places than a late one
+
+
 def test_a_plan_is_the_mean_of_the_elites_expanded() -> None:
     make = drive(StraightLine())
     plan, pool = make.solve(poses(), seed=3), draw_pool(make, poses(), seed=3)

@@ -12,6 +12,7 @@ from torch import Tensor
 from acid.errors import PlanningError, ShapeError
 from acid.planning import (
     CEM,
+    Between,
     Controller,
     Planner,
     PolicyProposal,
@@ -76,6 +77,27 @@ def test_a_goal_may_be_farther_away_than_the_plan_looks() -> None:
     policy = Halfway()
     PolicyProposal(policy, left=3)(Line(), Problem(START[:, None], GOAL[:, None]), 2, Streams.of(0, 2))
     assert policy.asked == [3, 2]
+
+
+def test_a_policy_may_answer_with_several_actions_in_units_of_its_own_about_what_it_sees() -> None:
+    class Path(Halfway):
+        """Three equal steps at once, of a tenth each, to a goal seen from the other side."""
+
+        def act(self, latent: Tensor, goal: Tensor, left: int) -> Tensor:
+            return -10 * super().act(latent, goal, left).expand(-1, 3)
+
+    policy = Path()
+    proposal = PolicyProposal(
+        policy, features=lambda latents: -latents, units=lambda answer: answer.unflatten(1, (3, 1)) / 10
+    )
+    short = proposal(Line(), Problem(START[:, None], GOAL[:, None]), 3, Streams.of(0, 2)).mean
+    assert policy.asked == [3]
+    torch.testing.assert_close(short, ((GOAL - START) / 3)[:, None].expand(2, 3, 1))
+    policy.asked.clear()
+    torch.testing.assert_close(propose(proposal).mean[:, :3], short)  # of a longer plan, the rest follows
+    assert policy.asked == [3, 1]
+    ends = replace(proposal, variables=lambda plans: plans.sum(2, keepdim=True))
+    torch.testing.assert_close(propose(ends).mean, propose(proposal).mean.sum(1, keepdim=True))
 
 
 def test_a_search_of_one_candidate_is_the_proposal_itself() -> None:
@@ -185,6 +207,22 @@ def test_a_prior_counts_by_its_precision() -> None:
     torch.testing.assert_close(found.std[0, :, 0], torch.tensor([sure, 1.0, 0.5**0.5, 0.5**0.5]), atol=1e-3, rtol=0)
     with pytest.raises(PlanningError, match="not positive"):
         propose(PriorProposal(lambda now, goal: (torch.zeros(2, 4, 1), torch.zeros(2, 4, 1))))
+
+
+def test_between_a_policy_and_the_usual_start_the_surer_one_counts_more() -> None:
+    policy, usual = PolicyProposal(Generous(), samples=40, steps=2), torch.full((2, 4, 1), 9.0)
+    samples = propose(policy).sequences
+    std, mean = torch.std_mean(samples, 1)
+    for own, close in ((100.0, mean), (1e-3, usual)):
+        start = propose(Between(policy, usual, own))
+        torch.testing.assert_close(start.mean, close, atol=0.01, rtol=0)
+        assert (start.std < std).all()
+        assert (start.std < own).all()
+        assert start.sequences is None
+    both = propose(Between(policy, usual, 0.5))
+    torch.testing.assert_close(both.std, (std**-2 + 4).rsqrt())
+    with pytest.raises(PlanningError, match="2 or more samples"):
+        propose(Between(PolicyProposal(Generous(), samples=1), usual))
 
 
 def test_the_rest_of_a_plan_is_tried_beside_the_policy() -> None:

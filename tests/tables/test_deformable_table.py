@@ -26,7 +26,7 @@ from acid.tables.deformable import (
 )
 from acid.tables.table import Line
 
-NEAR, SMALL, FAR = DEFORMABLE.studies[:3]  # rope: one push at a time, the same from a proposal, five
+NEAR, SMALL, _, FAR, GRAINS = DEFORMABLE.studies[:5]  # rope: one push at a time, from a proposal (twice), five
 
 
 def add(findings: Findings, name: str, means: Sequence[float], study=NEAR, missed=0, imagined=(), **options: Any):
@@ -115,7 +115,7 @@ def test_a_curve_starts_before_the_first_push_and_has_intervals(findings: Findin
 
 def test_the_claim_is_about_both_tasks(tmp_path: Path):
     both = Findings(DEFORMABLE, Options(tmp_path))
-    granular = DEFORMABLE.studies[3]
+    granular = GRAINS
     for study in (NEAR, granular):
         assert judge_both(both) is None
         add(both, "original", [2.0, 1.9], study)
@@ -134,7 +134,7 @@ def test_claims_about_pushes_and_about_what_is_imagined(tmp_path: Path):
     """ACID is where Original ends after one push, and imagines what happens; Original imagines too much."""
     both = Findings(DEFORMABLE, Options(tmp_path))
     assert (judge_tracking(both), judge_pushes(both, TASKS, 1)) == (None, None)
-    for study in (NEAR, DEFORMABLE.studies[3]):
+    for study in (NEAR, GRAINS):
         add(both, "original", [2.0, 1.9, 1.5, 1.5], study, imagined=(1.0, 1.0, 1.0))
         add(both, "acid", [2.0, 1.4, 1.4, 1.4], study, imagined=(1.4, 1.4, 1.4))
     assert str(judge_tracking(both)).startswith("confirmed")

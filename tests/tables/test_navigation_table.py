@@ -15,7 +15,18 @@ from acid.evaluation import Local, read_rows, summarise
 from acid.evaluation import jobs as jobs_module
 from acid.models.nwm import TokenDynamics
 from acid.tables import Choice, Findings, Options, locator, reproduce, rollouts, write
-from acid.tables.navigation import ATE, NAVIGATION, against_turn, correlations, judge_gain
+from acid.tables.navigation import (
+    ARCS,
+    AROUND,
+    ATE,
+    NAVIGATION,
+    against_turn,
+    beside_proposals,
+    correlations,
+    gains,
+    judge_gain,
+    judge_proposal,
+)
 
 LAMBDAS = (0.1, 1.0)
 CHOICE = Choice({"original": (), **dict.fromkeys(("acid", "acid-path", "turn"), LAMBDAS)}, 2)
@@ -25,7 +36,7 @@ TABLE = replace(
     studies=tuple(
         replace(study, sizes={**study.sizes, "samples": 6, "elites": 2}, choice=CHOICE if study.choice else None)
         for study in NAVIGATION.studies
-        if study.candidates != "nwm"  # two families are enough here
+        if study.candidates != "nwm" and study != AROUND  # two families are enough here
     ),
 )
 ARC, LINE, REFINED = TABLE.studies
@@ -150,6 +161,33 @@ def test_the_claim_is_about_both_families_of_candidates(findings: Findings) -> N
     )
     add(findings, ARC, "turn", 1.0)
     assert against_turn(findings)["arc", 1].difference == pytest.approx(0.5)
+
+
+def test_a_proposal_is_compared_with_the_search_around_the_current_speed(tmp_path: Path) -> None:
+    findings = Findings(NAVIGATION, Options(tmp_path))  # of the shipped cell
+    assert judge_proposal(findings, "proposal", "turn") is None
+    assert beside_proposals(findings) == []
+    for name, ate in (("original", 1.0), ("turn", 0.9)):
+        add(findings, ARCS, name, ate)
+    for name, ate in (("policy", 1.2), ("proposal", 0.7)):
+        add(findings, AROUND, name, ate)
+    assert str(judge_proposal(findings, "proposal", "turn")).startswith("confirmed at this scale. The gain is certain.")
+    assert [line.split(":")[0] for line in beside_proposals(findings)] == [
+        "ATE of proposal less that of policy",
+        "ATE of proposal less that of turn penalty",
+    ]
+    found = by_line(write(findings))
+    assert found["arc", "1", "proposal"][6].startswith("-0.3")
+    assert found["arc", "-", "policy"][6].startswith("+0.2")
+    add(findings, ARCS, "acid", 0.8)
+    assert gains(findings, NAVIGATION.studies).keys() == {"Navigation with arcs"}
+    assert correlations(findings).keys() == {"arc", "arc around a policy"}
+
+
+def test_a_cell_without_a_policy_has_the_other_lines(navigation_folder: Path, tmp_path: Path) -> None:
+    findings = Findings(NAVIGATION, Options(tmp_path, navigation_folder))
+    assert AROUND not in findings.studies
+    assert ARCS in findings.studies
 
 
 def test_a_folder_without_a_cell_is_refused(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from acid.training import fit
 from acid.training.dataset import Actions, WindowReader, encode_rows, load_latents, steps_between
 from acid.training.part import Job
 from acid.training.pictures import HORIZON, validate_pictures
-from acid.verifier import Verifier
+from acid.verifier import Policy, Verifier
 
 ROWS = toys.EPISODES * 8
 
@@ -109,6 +109,17 @@ def test_a_cell_of_navigation(cell: Path, drives: Path) -> None:
     assert verifier.scaler is not None
     assert verifier.scaler != SCALER  # units of its own,
     assert verifier.scaler.mean[1:] == pytest.approx((0, 0), abs=1e-6)  # and mirrored copies are as many
+
+
+def test_a_policy_of_navigation_answers_with_the_whole_path(cell: Path, drives: Path) -> None:
+    policy = Policy.load(fit(small("policy", "nwm"), drives, cell))
+    assert policy.scaler is not None
+    assert (policy.horizon, policy.scaler.frameskip, policy.config.steps) == (8, 8, 1)
+    assert policy.scaler.mean == pytest.approx(Verifier.load(cell / "verifier").scaler.mean, abs=0.05)  # in metres
+    seen = torch.randn(2, policy.config.tokens, policy.config.latent_size)
+    assert policy.scaler.denormalise(policy.act(seen, -seen, 8)[:, None]).shape == (2, 8, 3)
+    with pytest.raises(SettingError, match="answers=1 must be as many steps as the horizon, 8"):
+        fit(small("policy", "nwm", answers=1), drives, cell)
 
 
 def test_a_tokenizer_of_another_run_or_other_settings_is_refused(cell: Path, drives: Path) -> None:

@@ -27,6 +27,7 @@ GOLDEN = {
     "nwm/tokenizer": 10.3073,
     "nwm/model": 13.5055,
     "nwm/verifier": 5.0034,
+    "nwm/policy": 3.8691,
 }
 
 

@@ -50,8 +50,8 @@ def test_unknown_names_get_a_suggestion(names: tuple[str, str, str], message: st
 
 
 def test_a_part_that_a_cell_does_not_have_is_refused() -> None:
-    with pytest.raises(AcidError, match="a cell of nwm has no policy; its parts are tokenizer, model, verifier"):
-        recipe("policy", "nwm")
+    with pytest.raises(AcidError, match="a cell of nwm has no readout; its parts are tokenizer, model, verifier"):
+        recipe("readout", "nwm")
     with pytest.raises(AcidError, match="a cell of lewm has no tokenizer"):
         recipe("tokenizer", "lewm")
 

@@ -38,7 +38,7 @@ def small(part: str, model: str, **changes: Any) -> Recipe:
     loop = replace(found.loop, steps=3, batch_size=4, log_every=1, save_every=2)
     networks = {("tokenizer", "nwm"): TOKENS, ("model", "nwm"): NWM}
     usual = {"loop": loop, "network": networks.get((part, model), found.network)}
-    if (part, model) == ("verifier", "nwm"):
+    if model == "nwm" and part in ("verifier", "policy"):
         usual |= {"channels": (8,)}
     return replace(found, **(usual | changes))
 

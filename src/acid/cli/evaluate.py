@@ -96,9 +96,9 @@ class Evaluate:
 
 def _usual(cell: Cell, *, every: bool) -> list[Condition]:
     """What is compared by default; a control whose λ was not chosen is left out, unless every one is asked for."""
-    names = ["original", "acid", "turn", "prior", "best"]
+    policy = ["policy"] if cell.has("policy") and cell.task_class.setup.goal_offset is not None else []
+    names = ["original", "acid", "turn", *policy, "prior", "best"]
     if not cell.task_class.setup.judges_paths:
-        policy = ["policy"] if cell.has("policy") and cell.task_class.setup.goal_offset is not None else []
         names = ["original", "acid", "control", *policy, "random", "noop"]
     idle = [name for name in names[2:] if condition(name).weighted and name not in cell.lambdas and not every]
     if idle and "acid" in cell.lambdas:

@@ -100,6 +100,8 @@ class SearchOptions:
     """K, best candidates that the next iteration is fitted to; default: the published share of the samples."""
     std: float | None = None
     """Standard deviation of the first candidates, as a multiple of that of the data's actions; default: 1."""
+    near: float | None = None
+    """Go on around the best of the first candidates with this standard deviation, not around the elites; cem only."""
     horizon: int | None = None
     """Model steps in a plan."""
     candidates: str | None = None
@@ -133,6 +135,7 @@ class SearchOptions:
             iterations=self.iterations,
             elites=elites,
             std_init=self.std,
+            near=self.near,
             horizon=self.horizon,
             candidates=family,
             repeats=kit.repeats,

@@ -15,7 +15,7 @@ from acid.errors import AcidError
 from acid.evaluation.protocol import plan_seed
 from acid.planning import Controller, Planner
 from acid.planning.observations import as_tensors
-from acid.planning.proposals import GoalPolicy
+from acid.planning.proposals import GoalPolicy, Proposal
 from acid.types import ActionScaler, Plan, WorldModel
 
 Judge = Callable[[int, np.ndarray], np.ndarray | None]
@@ -69,7 +69,7 @@ class Agent(Protocol):
 class PlanningAgent:
     """Plans, and executes the first `execute` model steps of each plan, by default all of them.
 
-    initial: the mean [B, H, A] (or variables of the parametrisation) that a search starts from.
+    initial: the mean [B, H, A] (or variables of the parametrisation) or the proposal that a search starts from.
     readout: latents [B, k, P, D] to the poses [B, k, ...] that they show, as the task's success test compares them.
     steps_left: if given, plans become shorter as the goal comes nearer, instead of always aiming H steps ahead.
     """
@@ -79,7 +79,7 @@ class PlanningAgent:
         planner: Planner,
         execute: int | None = None,
         *,
-        initial: Callable[[Situation], Tensor | None] = lambda situation: None,
+        initial: Callable[[Situation], Tensor | Proposal | None] = lambda situation: None,
         readout: Callable[[Tensor], Tensor] | None = None,
         steps_left: StepsLeft | None = None,
     ) -> None:
@@ -131,20 +131,35 @@ class PlanningAgent:
 
 
 class PolicyAgent:
-    """The goal-conditioned policy in closed loop: it observes again after every model step, and imagines nothing."""
+    """The goal-conditioned policy in closed loop: it observes again after every answer, and imagines nothing.
 
-    def __init__(self, model: WorldModel, policy: GoalPolicy, scaler: ActionScaler, steps_left: StepsLeft) -> None:
+    scaler: of the model's steps. answers: of the policy's, if they are other ones or several at once.
+    features: what the policy looks at [B, P', D'] of latents [B, P, D].
+    """
+
+    def __init__(
+        self,
+        model: WorldModel,
+        policy: GoalPolicy,
+        scaler: ActionScaler,
+        steps_left: StepsLeft,
+        *,
+        answers: ActionScaler | None = None,
+        features: Callable[[Tensor], Tensor] = lambda latents: latents,
+    ) -> None:
         self._model = model
         self._policy = policy
         self._scaler = scaler
         self._steps_left = steps_left
+        self._answers = answers or scaler
+        self._features = features
 
     def act(self, situation: Situation) -> Decision:
         with _Clock() as clock, torch.no_grad():
             now, goal = encode(self._model, situation.observation), encode(self._model, situation.goals)
             left = min(self._steps_left(situation.left, self._scaler.frameskip), self._policy.horizon)
-            action = self._policy.act(now, goal, left)
-            env_actions = self._scaler.denormalise(action[:, None]).numpy(force=True)
+            action = self._policy.act(self._features(now), self._features(goal), left)
+            env_actions = self._answers.denormalise(action[:, None]).numpy(force=True)
         return Decision(env_actions, clock.cpu, clock.wall)
 
 

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from acid import checkpoint, models, tasks
 from acid.errors import AcidError, CheckpointError, DataError, did_you_mean
+from acid.evaluation.agents import Situation
 from acid.evaluation.conditions import CONDITIONS, Condition, measured, terms
 from acid.evaluation.instances import load_instances, save_instances
 from acid.evaluation.kits import Kit, kit_of
@@ -27,7 +28,7 @@ from acid.evaluation.protocol import Instances, Protocol, draw_instances
 from acid.evaluation.provenance import Provenance
 from acid.evaluation.searches import SearchSpec
 from acid.files import check_name, read_json_object, write_text
-from acid.planning import Cost, Observer, Planner
+from acid.planning import Cost, Observer, Planner, Proposal
 from acid.verifier import Policy, Verifier
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
@@ -205,6 +206,7 @@ class Bench:
         self._compile = compile
         self._pooled_with = pooled_with
         self._observer = observer
+        self._pools: dict[bool, SharedPool] = {}  # by whether they start from a proposal
 
     @property
     def setup(self) -> tasks.Setup:
@@ -276,13 +278,23 @@ class Bench:
         """Whether agents choose from one pool of candidates."""
         return self._pooled_with is not None and self.spec.method == "cem" and self.spec.iterations == 1
 
-    @cached_property
-    def shared_pool(self) -> SharedPool:
-        planner = self.kit.planner(Cost([self.kit.goal()]), self.spec, precision=self._precision)
-        return SharedPool(planner, terms(self.kit, self._pooled_with or ()), initial=self.initial)
+    def shared_pool(self, condition: Condition) -> SharedPool:
+        """Of all conditions that start their search where this one does."""
+        if condition.proposes not in self._pools:
+            planner = self._planner(condition, Cost([self.kit.goal()]))
+            judged = terms(self.kit, self._pooled_with or ())
+            self._pools[condition.proposes] = SharedPool(planner, judged, initial=partial(self.initial, condition))
+        return self._pools[condition.proposes]
 
-    def initial(self, situation: Any) -> Tensor | None:
-        return self.kit.initial(self.spec.candidates, situation)
+    def initial(self, condition: Condition, situation: Situation) -> Tensor | Proposal | None:
+        """What a search starts from; None for what its planner starts from by itself."""
+        usual = self.kit.initial(self.spec.candidates, situation)
+        return self.kit.around(self.proposal, usual) if condition.proposes else usual
+
+    @cached_property
+    def proposal(self) -> Proposal:
+        """How a search starts from the cell's policy."""
+        return self.kit.proposal(self.policy, self.spec)
 
     def cost(self, condition: Condition, lam: float | None) -> Cost:
         """What a condition's search minimises. All report consistency; only ACID's search sees it."""
@@ -291,16 +303,14 @@ class Bench:
         return Cost([self.kit.goal(), *joining, *([] if report.name in {term.name for term in joining} else [report])])
 
     def planner(self, condition: Condition, lam: float | None) -> Planner:
+        return self._planner(condition, self.cost(condition, lam), observer=self._observer)
+
+    def _planner(self, condition: Condition, cost: Cost, observer: Observer | None = None) -> Planner:
         low, high = self.task.action_bounds
         bounds = (torch.from_numpy(low), torch.from_numpy(high)) if condition.bounded else None
-        proposal = self.kit.proposal(self.policy, self.spec) if condition.proposes else None
+        proposal = self.proposal if condition.proposes else None
         return self.kit.planner(
-            self.cost(condition, lam),
-            self.spec,
-            bounds=bounds,
-            proposal=proposal,
-            precision=self._precision,
-            observer=self._observer,
+            cost, self.spec, bounds=bounds, proposal=proposal, precision=self._precision, observer=observer
         )
 
     @cached_property

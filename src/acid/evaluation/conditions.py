@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from acid.errors import AcidError, look_up, named
 from acid.evaluation.agents import Agent, NoOpAgent, PlanningAgent, PolicyAgent, RandomAgent
 from acid.evaluation.disturbances import MaskedAgent, PushedAgent
-from acid.evaluation.kits import Kit
+from acid.evaluation.kits import Kit, kit_of
 from acid.evaluation.pools import Chooser, JudgedPool, PoolAgent
 from acid.evaluation.protocol import plan_seed
 from acid.evaluation.searches import SearchSpec
@@ -65,11 +66,10 @@ class Condition:
         """Whether it has a λ."""
         return self.terms is not None
 
-    @property
-    def pools(self) -> bool:
-        """Whether it draws the candidates that others draw too, so that they may share them."""
-        own = self.bounded or self.proposes or self.borrows or self.disturb is not None
-        return self.searches and not own
+    def pools(self, spec: SearchSpec) -> bool:
+        """Whether under this search it draws the candidates that others draw too, once, so that they may share them."""
+        own = self.bounded or self.borrows or self.disturb is not None or (self.proposes and spec.execute is not None)
+        return self.searches and not own and (spec.method, spec.iterations) == ("cem", 1)
 
     def terms_of(self, kit: Kit, lam: float) -> list[Term]:
         """What joins the goal cost at this λ, which must decide how much that counts."""
@@ -103,7 +103,7 @@ class Condition:
             raise AcidError(f"the condition {self.name!r} {'needs a λ' if self.weighted else 'has no λ'}, got {lam}")
         if self.choose is not None and not bench.pooled:
             raise AcidError(f"the condition {self.name!r} chooses from a pool: it needs a CEM with 1 iteration")
-        if bench.spec.execute is not None and bench.pooled and self.pools:
+        if bench.spec.execute is not None and bench.pooled and self.pools(bench.spec):
             raise AcidError("a plan that is chosen from a shared pool is executed whole: leave out `execute`")
 
     def build(self, bench: Bench, lam: float | None) -> Agent:
@@ -111,14 +111,16 @@ class Condition:
         self.check(bench, lam)
         if self.agent is not None:
             return self.agent(bench)
-        if bench.pooled and self.pools:
-            uses = () if self.choose is not None else ("rollout", *(t.name for t in bench.cost(self, lam).active))
+        if bench.pooled and self.pools(bench.spec):
+            starts = ("proposal",) if self.proposes else ()
+            costs = (term.name for term in bench.cost(self, lam).active)
+            uses = () if self.choose is not None else (*starts, "rollout", *costs)
             choose = _cheapest(bench, self, lam) if self.choose is None else self.choose
-            return PoolAgent(bench.shared_pool, choose, uses=uses)
+            return PoolAgent(bench.shared_pool(self), choose, uses=uses)
         planner = bench.planner(self, lam)
         left = bench.protocol.steps_left if bench.spec.shrinks else None
         agent = PlanningAgent(
-            planner, bench.spec.execute, initial=bench.initial, readout=bench.readout, steps_left=left
+            planner, bench.spec.execute, initial=partial(bench.initial, self), readout=bench.readout, steps_left=left
         )
         return agent if self.disturb is None else self.disturb(agent, bench)
 
@@ -144,19 +146,19 @@ def _by_true_error(judged: JudgedPool) -> Tensor:
 
 
 def _policy(bench: Bench) -> Agent:
-    protocol, model = bench.protocol, bench.model
-    return PolicyAgent(model, bench.policy, model.scaler, protocol.steps_left)
+    model, policy = bench.model, bench.policy
+    steps_left = bench.protocol.steps_left
+    return PolicyAgent(model, policy, model.scaler, steps_left, answers=policy.scaler, features=model.features)
 
 
 def _refuse_policy(bench: Bench) -> str | None:
-    if bench.setup.judges_paths:
-        return "plans there are paths, and a policy answers with one action at a time"
     return None if bench.cell.has("policy") else f"{bench.cell.root} has no policy"
 
 
 def _refuse_proposal(bench: Bench) -> str | None:
-    if bench.setup.judges_paths:
-        return "candidates there are motions such as arcs, and a policy proposes single actions"
+    usual = kit_of(bench.cell.model).candidates[0]
+    if bench.spec.candidates != usual:
+        return f"a policy proposes candidates of the family {usual!r}, not {bench.spec.candidates!r}"
     return None if bench.cell.has("policy") else f"{bench.cell.root} has no policy to start from"
 
 
@@ -187,6 +189,10 @@ def _stillness(trajectory: Trajectory, goal: Tensor) -> Tensor:
 def _turning(trajectory: Trajectory, goal: Tensor) -> Tensor:
     """How far candidates depart from straight ahead: mean over the steps of sideways and turn squared, [B, N]."""
     return trajectory.actions[..., 1:].square().sum(-1).mean(-1)
+
+
+def _turn_penalty(kit: Kit, lam: float) -> Sequence[Term]:
+    return [Custom(_turning, "turn", Adaptive(lam))]
 
 
 def _consistency(*parts: str) -> Callable[[Kit, float], Sequence[Term]]:
@@ -297,7 +303,7 @@ _ALL = (
     Condition(
         "turn",
         Look("Turn penalty", "#882255", "o"),
-        lambda kit, lam: [Custom(_turning, "turn", Adaptive(lam))],
+        _turn_penalty,
         refuses=_refuse_without_steps,
     ),
     Condition("clipped", Look("Original, clipped", "#44aa99", "s"), bounded=True, refuses=_refuse_clipping),
@@ -324,11 +330,19 @@ _ALL = (
         refuses=_refuse_proposal,
     ),
     Condition(
+        "proposal-turn",
+        Look("Proposal + turn penalty", "#aa4499", "o"),
+        _turn_penalty,
+        proposes=True,
+        lambda_of="turn",
+        refuses=lambda bench: _refuse_without_steps(bench) or _refuse_proposal(bench),
+    ),
+    Condition(
         "policy-open",
         Look("Policy, open loop", "#44bb99", "D"),
         proposes=True,
-        search_of=lambda spec: SearchSpec(
-            "shooting", 1, horizon=spec.horizon, execute=spec.execute, shrinks=spec.shrinks
+        search_of=lambda spec: replace(
+            spec, method="shooting", samples=1, iterations=1, elites=None, repeats=1, options={}
         ),
         refuses=_refuse_proposal,
     ),

@@ -12,7 +12,7 @@ from typing import Any
 from acid import tasks
 from acid.errors import AcidError, check_offers, did_you_mean, look_up
 from acid.evaluation.agents import Agent, PlanningAgent
-from acid.evaluation.conditions import BASELINE
+from acid.evaluation.conditions import BASELINE, condition
 from acid.evaluation.engines import Engine, Local
 from acid.evaluation.environments import as_task, draw_from_environment
 from acid.evaluation.jobs import CellContender, Contender, Job, Opened, Progress
@@ -149,8 +149,10 @@ def share_work(contenders: Sequence[Contender]) -> list[tuple[Contender, ...]]:
     """Groups that become one job each: contenders that choose from the same candidates form one, others are alone."""
     groups: dict[Any, list[Contender]] = {}
     for number, contender in enumerate(contenders):
-        shares = isinstance(contender, CellContender) and contender.pooled
-        groups.setdefault((contender.cell, contender.spec) if shares else number, []).append(contender)  # type: ignore[union-attr]
+        key: Any = number
+        if isinstance(contender, CellContender) and contender.pooled:
+            key = (contender.cell, contender.spec, condition(contender.condition).proposes)
+        groups.setdefault(key, []).append(contender)
     return [tuple(group) for group in groups.values()]
 
 

@@ -89,8 +89,7 @@ class CellContender:
     @property
     def pooled(self) -> bool:
         """Whether it may share its candidates with others."""
-        one_iteration = (self.spec.method, self.spec.iterations) == ("cem", 1)
-        return self.shares and condition(self.condition).pools and one_iteration
+        return self.shares and condition(self.condition).pools(self.search or self.spec)
 
     def _bench(self, protocol: Protocol, others: Sequence[Contender]) -> Bench:
         together = {other.condition for other in others} if self.shares else None

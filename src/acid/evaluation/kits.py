@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -21,6 +22,7 @@ from acid.evaluation.searches import FREE, SearchSpec
 from acid.planning import (
     ActionConsistency,
     Arc,
+    Between,
     DecodedDistance,
     GoalDistance,
     HeadedLine,
@@ -103,6 +105,10 @@ class Kit:
         """How a search starts from a policy's actions."""
         return PolicyProposal(policy)
 
+    def around(self, proposal: Proposal, usual: Tensor | None) -> Proposal:
+        """The same where it is also known what the search would start from without a policy."""
+        return proposal
+
     def planner(
         self, cost: Cost, spec: SearchSpec, *, bounds: tuple[Limit, Limit] | None = None, **options: Any
     ) -> Planner:
@@ -145,6 +151,7 @@ class NavigationKit(Kit):
     repeats = 3
     batch = 1
     SPREAD = (0.12, 0.25)  # m/s and rad/s, of arcs around the current speed
+    proposed: Mapping[str, Any] = {"samples": 24, "elites": 8}
 
     def check(self, metadata: Mapping[str, Any]) -> None:
         if metadata.get("tokenizer") != self.model.tokenizer.fingerprint:
@@ -181,6 +188,22 @@ class NavigationKit(Kit):
         speed, rate = (spread * STEP_SECONDS / SCALER.std[i] for spread, i in zip(self.SPREAD, (0, 2), strict=True))
         arc = Arc(SCALER, std=(speed, rate))
         return {"arc": arc, "line": StraightLine(), "nwm": HeadedLine(scaler=SCALER)}[candidates]
+
+    def proposal(self, policy: Any, spec: SearchSpec) -> Proposal:
+        """The arc along the path that a policy answers with, and how sure it is of it."""
+        chosen: Any = self.parametrisation(spec.candidates)
+        return PolicyProposal(
+            policy,
+            samples=64,
+            steps=10,
+            features=self.model.features,
+            units=lambda answer: self.model.scaler.normalise(policy.scaler.denormalise(answer[:, None])),
+            variables=chosen.along,
+        )
+
+    def around(self, proposal: Any, usual: Tensor | None) -> Proposal:
+        """Two frames tell the turns; how fast the robot goes now tells more about its speed."""
+        return replace(proposal, samples=0) if usual is None else Between(proposal, usual)
 
     def initial(self, candidates: str, situation: Situation) -> Tensor | None:
         """Straight on, as fast as in the last step."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from acid.errors import PlanningError
 from acid.evaluation.agents import Decision, Situation, observed
 from acid.evaluation.statistics import rank_correlation
-from acid.planning import CEM, Cost, Planner, Pool, Term, draw_pool
+from acid.planning import CEM, Cost, Planner, Pool, Proposal, Term, draw_pool
 from acid.types import Problem
 
 
@@ -48,7 +48,7 @@ class SharedPool:
     """Draws and judges the pool of a situation; the agents that share it ask one after the other."""
 
     def __init__(
-        self, planner: Planner, terms: Sequence[Term], *, initial: Callable[[Situation], Tensor | None]
+        self, planner: Planner, terms: Sequence[Term], *, initial: Callable[[Situation], Tensor | Proposal | None]
     ) -> None:
         if not isinstance(planner.search, CEM) or planner.search.iterations != 1 or planner.scaler is None:
             raise PlanningError(f"agents share the candidates of a CEM with one iteration, got {planner.search}")

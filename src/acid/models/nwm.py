@@ -379,7 +379,7 @@ KIND = Kind(
     NWMLoss,
     stream="latents",
     actions="displacements",
-    parts=("tokenizer", "model", "verifier"),
+    parts=("tokenizer", "model", "verifier", "policy"),
 )
 
 

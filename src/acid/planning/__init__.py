@@ -14,7 +14,7 @@ from acid.planning.parametrisation import Arc, Free, HeadedLine, Parametrisation
 from acid.planning.parts import PartDistances, Parts
 from acid.planning.planner import Planner
 from acid.planning.pool import Pool, draw_pool
-from acid.planning.proposals import PolicyProposal, PriorProposal, Proposal, Remainder, Several
+from acid.planning.proposals import Between, PolicyProposal, PriorProposal, Proposal, Remainder, Several
 from acid.planning.rows import Rows
 from acid.planning.search import Search, Start
 from acid.planning.shooting import Shooting
@@ -33,6 +33,7 @@ __all__ = [
     "ActionNorm",
     "Adaptive",
     "Arc",
+    "Between",
     "Constant",
     "Controller",
     "Cost",

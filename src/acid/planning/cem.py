@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from acid.planning.noise import Streams
@@ -33,11 +34,12 @@ class CEM:
     elites: int = 30  # K
     std_init: Std = 1.0
     tolerance: float = 0.0  # stop a problem when its largest std falls below this; 0 never
+    near: float | None = None  # std around the best of the first candidates, to go on there instead of at elites' mean
 
     def __post_init__(self) -> None:
         check_counts(iterations=self.iterations)
         check_elites(self.elites, self.samples)
-        check_not_negative(tolerance=self.tolerance)
+        check_not_negative(tolerance=self.tolerance, near=self.near or 0.0)
         check_std(self.std_init)
 
     def run(self, objective: Objective, start: Start, streams: Streams) -> Outcome:
@@ -45,7 +47,11 @@ class CEM:
             candidates = start.join(self.draw(objective, proposal, rows, streams), rows, iteration)
             evaluation = objective(candidates, rows=rows, iteration=iteration)
             elites = lowest(evaluation.total, self.elites)
-            return Gaussian.fit(elites, candidates), Ranking(candidates, evaluation, elites)
+            fitted = Gaussian.fit(elites, candidates)
+            if iteration == 0 and self.near is not None:
+                best = elites.take(candidates)[:, 0]
+                fitted = Gaussian(best, torch.full_like(best, self.near))
+            return fitted, Ranking(candidates, evaluation, elites)
 
         proposal = start.gaussian(self.std_init)
         proposal, trace = refine(objective, step, proposal, iterations=self.iterations, tolerance=self.tolerance)

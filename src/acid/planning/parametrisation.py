@@ -122,6 +122,18 @@ class Arc:
         step = torch.stack([forward, (sideways - mean_y) / std_y, turn], -1)
         return step.expand(*step.shape[:-2], horizon, 3)
 
+    def along(self, actions: Tensor) -> Tensor:
+        """The variables [..., 1, 2] of an arc whose places are close to those of normalised actions [..., H, 3].
+
+        By least squares, as if turns were small: a step counts by how much it moves the places after it.
+        """
+        horizon = actions.shape[-2]
+        time = torch.arange(1, horizon + 1, dtype=actions.dtype, device=actions.device)
+        passed = (time[:, None] - time).clamp(min=-0.5) + 0.5  # [t, j] steps from the middle of step j to place t
+        weights = torch.stack([time @ (passed > 0).to(time), time.square() @ passed], -1)
+        found = (actions[..., [0, 2]] * (weights / weights.sum(0))).sum(-2, keepdim=True)
+        return (found - found.new_tensor(self.mean)) / found.new_tensor(self.std)
+
 
 @dataclass(frozen=True)
 class Space:

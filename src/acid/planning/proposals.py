@@ -49,6 +49,9 @@ class PolicyProposal:
     samples: how many whole sequences, sampled from the policy as a generative model, join the first candidates.
     steps: Euler steps of each sampled action; one would give the mean again.
     left: how many actions away the goal is, where that is farther than the plan looks.
+    features: what the policy looks at, if not the latents themselves: [B, P, D] to [B, P', D'].
+    units: the policy's answers [B, A'] as actions [B, k, A] of the model, if they differ: in units, or several at once.
+    variables: from actions [B, N, H, A] to the variables [B, N, V, d] that are searched, if those are others.
     """
 
     policy: GoalPolicy
@@ -56,6 +59,9 @@ class PolicyProposal:
     samples: int = 0
     steps: int = 5
     left: int = 1
+    features: Callable[[Tensor], Tensor] | None = None
+    units: Callable[[Tensor], Tensor] | None = None
+    variables: Callable[[Tensor], Tensor] | None = None
 
     def __post_init__(self) -> None:
         if self.std is not None and not 0 <= self.std < float("inf"):
@@ -73,18 +79,25 @@ class PolicyProposal:
     def _imagine(
         self, model: WorldModel, problem: Problem, horizon: int, count: int, streams: Streams | None = None
     ) -> Tensor:
-        """Normalised actions [B, count, H, A]: the policy's mean, or samples if there are random streams."""
-        goal, latent = (x[:, None].expand(-1, count, -1, -1).flatten(0, 1) for x in (problem.goal, problem.now))
+        """Variables [B, count, V, d] of the policy's mean, or of samples if there are random streams."""
+        goal, latent = (
+            self._seen(x)[:, None].expand(-1, count, -1, -1).flatten(0, 1) for x in (problem.goal, problem.now)
+        )
         actions: list[Tensor] = []
-        for step in range(horizon):
-            left = min(max(horizon, self.left) - step, self.policy.horizon)
-            action = self._act(latent, goal, left, count, streams)
-            if not action.isfinite().all():
+        while len(actions) < horizon:
+            left = min(max(horizon, self.left) - len(actions), self.policy.horizon)
+            answer = self._act(latent, goal, left, count, streams)
+            if not answer.isfinite().all():
                 raise PlanningError("the policy proposes actions that are NaN or infinite; fit it again")
-            actions.append(action.unflatten(0, (-1, count)))
-            if step + 1 < horizon:
-                latent = model.rollout(problem.start, torch.stack(actions, 2))[:, :, -1].flatten(0, 1)
-        return torch.stack(actions, 2)
+            several = answer[:, None] if self.units is None else self.units(answer)
+            actions += several.unflatten(0, (-1, count)).unbind(2)
+            if len(actions) < horizon:
+                latent = self._seen(model.rollout(problem.start, torch.stack(actions, 2))[:, :, -1].flatten(0, 1))
+        plans = torch.stack(actions[:horizon], 2)
+        return plans if self.variables is None else self.variables(plans)
+
+    def _seen(self, latents: Tensor) -> Tensor:
+        return latents if self.features is None else self.features(latents)
 
     def _act(self, latent: Tensor, goal: Tensor, left: int, count: int, streams: Streams | None) -> Tensor:
         mean = self.policy.act(latent, goal, left)
@@ -115,9 +128,33 @@ class PriorProposal:
         mean, std = self.prior(problem.now, problem.goal)
         if not (std > 0).all():
             raise PlanningError("the prior gives standard deviations that are not positive")
-        precision = std.square().reciprocal()
-        total = precision + self.std**-2
-        return Start(mean * precision / total, total.rsqrt())
+        return _between(mean, std, torch.zeros_like(mean), self.std)
+
+
+@dataclass(frozen=True)
+class Between:
+    """The Gaussian of a proposal's samples times the search's usual one: each counts by its precision.
+
+    mean, std: of the usual Gaussian, e.g. around the current speed of a robot, [B, V, d] and one number.
+    """
+
+    proposal: Proposal
+    mean: Tensor
+    std: float = 1.0
+
+    def __call__(self, model: WorldModel, problem: Problem, horizon: int, streams: Streams, /) -> Start:
+        samples = self.proposal(model, problem, horizon, streams).sequences
+        if samples is None or samples.shape[1] < 2:
+            raise PlanningError("only a proposal with 2 or more samples tells how sure it is; propose more")
+        std, mean = torch.std_mean(samples, 1)
+        return _between(mean, std, self.mean.to(mean), self.std)
+
+
+def _between(mean: Tensor, std: Tensor, usual: Tensor, usual_std: float) -> Start:
+    """The product of two Gaussians."""
+    precision, other = std.square().reciprocal(), usual_std**-2
+    total = precision + other
+    return Start((mean * precision + usual * other) / total, total.rsqrt())
 
 
 @dataclass(frozen=True)

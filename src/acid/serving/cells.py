@@ -13,9 +13,10 @@ from torch import Tensor
 
 from acid import tasks
 from acid.errors import AcidError
-from acid.evaluation import Bench, Cell, Episode, Protocol, SearchSpec, Situation, condition, play
+from acid.evaluation import Bench, Cell, Condition, Episode, Protocol, SearchSpec, Situation, condition, play
 from acid.evaluation.jobs import Progress
 from acid.evaluation.kits import kit_of
+from acid.planning import Proposal
 from acid.serving.service import Inputs, Service
 from acid.serving.trust import Trust, calibrate, check_level
 
@@ -81,7 +82,7 @@ class Offer:
                 "lam": self.lam,
                 "search": self.spec.name,
             },
-            initial=_initial(bench) if kit_of(self.cell.model).starts_from_last_action else None,
+            initial=_initial(bench, condition(self.name)) if kit_of(self.cell.model).starts_from_last_action else None,
         )
 
     def bench(self, protocol: Protocol | None = None) -> Bench:
@@ -118,8 +119,10 @@ def keeps_its_word(task: type[tasks.Task], episode: Episode) -> bool:
     return episode.success if task.metric == "success" else episode.final_error < episode.initial_error
 
 
-def _initial(bench: Bench) -> Callable[[np.ndarray, np.ndarray, np.ndarray], Tensor | None]:
-    def start(observations: np.ndarray, goals: np.ndarray, last_actions: np.ndarray) -> Tensor | None:
-        return bench.initial(Situation(observations, goals, 0, [""] * len(goals), last_actions=last_actions))
+def _initial(
+    bench: Bench, chosen: Condition
+) -> Callable[[np.ndarray, np.ndarray, np.ndarray], Tensor | Proposal | None]:
+    def start(observations: np.ndarray, goals: np.ndarray, last_actions: np.ndarray) -> Tensor | Proposal | None:
+        return bench.initial(chosen, Situation(observations, goals, 0, [""] * len(goals), last_actions=last_actions))
 
     return start

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from acid.errors import AcidError
-from acid.planning import Planner
+from acid.planning import Planner, Proposal
 from acid.serving.messages import MessageError
 from acid.serving.trust import Trust
 
@@ -91,7 +91,7 @@ class Service:
         *,
         trust: Trust | None = None,
         about: Mapping[str, Any] | None = None,
-        initial: Callable[[np.ndarray, np.ndarray, np.ndarray], Tensor | None] | None = None,
+        initial: Callable[[np.ndarray, np.ndarray, np.ndarray], Tensor | Proposal | None] | None = None,
     ) -> None:
         if planner.scaler is None:
             raise AcidError("the planner has no action scaler, so its plans cannot be executed: pass scaler=")
@@ -151,7 +151,9 @@ class Service:
             )
         return answers
 
-    def _start(self, observations: np.ndarray, goals: np.ndarray, requests: Sequence[Request]) -> Tensor | None:
+    def _start(
+        self, observations: np.ndarray, goals: np.ndarray, requests: Sequence[Request]
+    ) -> Tensor | Proposal | None:
         if self._initial is None:
             return None
         size, last = self._scaler.env_size, [request.last_action for request in requests]

@@ -10,12 +10,13 @@ from typing import Any
 
 from acid.evaluation import BASELINE, Bench, Interval, Paired, bootstrap_mean
 from acid.evaluation.jobs import Progress
+from acid.evaluation.kits import NavigationKit
 from acid.evaluation.table import difference, interval, p_value, percent
 from acid.report.chart import Bar, Chart, Forest, Panel, Point, Series
 from acid.report.style import IMAGINED, TRUE, Look
 from acid.tables import columns, rollouts
 from acid.tables.table import Choice, Claim, Column, Findings, Line, Study, Table
-from acid.tables.verdict import Verdict, on_gains
+from acid.tables.verdict import Verdict, judge_gains, on_gains
 
 TASK, MODEL = "navigation", "nwm"
 FAMILY_NAMES = {"arc": "arcs", "line": "straight lines", "nwm": "straight lines as in NWM's code"}
@@ -23,10 +24,13 @@ NEEDED = 2  # families that a verdict needs
 RELIABLE = 0.5  # the rank correlation from which on a score is said to identify errors reliably
 POOLED = ("prior", "chance", "turn", "original", "acid", "acid-path", "best")  # in the order of the table
 WITHOUT_PATH = tuple(name for name in POOLED if name != "acid-path")
+GUIDED = ("policy", "policy-open", "proposal", "proposal-acid", "proposal-turn")
 CHOICE = Choice({"original": (), **dict.fromkeys(("acid", "acid-path", "turn"), (0.1, 0.3, 1.0, 3.0))}, 100)
 ATE, RPE, FINAL = "ate_waypoints", "rpe_waypoints", "final_error"
 NAMES = {"prior": "prior mean", "chance": "random cost", "turn": "turn penalty", "original": "Original"}
 NAMES |= {"acid": "ACID", "acid-path": "ACID of path", "best": "best of pool"}
+NAMES |= {"policy": "policy", "policy-open": "policy, as an arc", "proposal": "proposal"}
+NAMES |= {"proposal-acid": "proposal + ACID", "proposal-turn": "proposal + turn penalty"}
 PUBLISHED = {"original": (1.3141, 0.3831), "acid": (1.2835, 0.3773)}  # ATE and RPE in waypoint units
 CORRELATIONS = {
     "rank_goal": "goal cost with ATE",
@@ -46,13 +50,37 @@ def against_turn(findings: Findings) -> dict[tuple[str, int], Paired]:
     return found
 
 
+def beside_proposals(findings: Findings) -> list[str]:
+    """What the search adds to the policy, each term to the search, and how they compare with a turn penalty alone."""
+    told = []
+    for name, other in (
+        ("proposal", "policy"),
+        ("proposal", "policy-open"),
+        ("proposal-acid", "policy-open"),
+        ("proposal-acid", "proposal"),
+        ("proposal-turn", "proposal"),
+        ("proposal", "turn"),
+        ("proposal-acid", "turn"),
+    ):
+        found = findings.compare(AROUND, name, other, ATE, against=ARCS if other == "turn" else AROUND)
+        if found is not None:
+            told.append(
+                f"ATE of {NAMES[name]} less that of {NAMES[other]}: {difference(found)}, p {p_value(found)}, "
+                f"{found.n} cases"
+            )
+    return told
+
+
 def correlations(findings: Findings) -> dict[str, dict[str, Interval]]:
     """For each family of candidates: rank correlations inside a pool, averaged over the instances."""
     found = {}
     for study in findings.studies:
-        rows = findings.rows(study, BASELINE) if study.spec().iterations == 1 else []
+        family, name = study.spec().candidates, BASELINE
+        if name not in study.conditions:
+            family, name = f"{family} around a policy", "proposal"
+        rows = findings.rows(study, name) if study.spec().iterations == 1 else []
         if rows:
-            found[study.spec().candidates] = {n: bootstrap_mean([row.pool[n] for row in rows]) for n in CORRELATIONS}
+            found[family] = {n: bootstrap_mean([row.pool[n] for row in rows]) for n in CORRELATIONS}
     return found
 
 
@@ -89,6 +117,7 @@ def _tell(findings: Findings) -> list[str]:
         f"{p_value(found)}, {found.n} cases"
         for (family, iterations), found in against_turn(findings).items()
     ]
+    lines += beside_proposals(findings)
     lines += [
         f"Rank correlations inside a pool, {family}: "
         + "; ".join(f"{told} {rollouts.interval(found[name])}" for name, told in CORRELATIONS.items())
@@ -123,7 +152,7 @@ def gains(findings: Findings, studies: Sequence[Study]) -> dict[str, Paired]:
     found = {
         f"Navigation with {FAMILY_NAMES[study.spec().candidates]}": findings.compare(study, "acid", BASELINE, ATE)
         for study in studies
-        if study.spec().iterations == 1 and findings.has_weights(study)
+        if "acid" in study.conditions and study.spec().iterations == 1 and findings.has_weights(study)
     }
     return {family: gain for family, gain in found.items() if gain is not None}
 
@@ -132,6 +161,13 @@ def judge_gain(findings: Findings) -> Verdict | None:
     """Whether ACID lowers the ATE with every family of candidates."""
     found = gains(findings, findings.studies)
     return None if len(found) < NEEDED else on_gains(found, lower_is_better=True, unit="ATE (waypoints of 0.25 m)")
+
+
+def judge_proposal(findings: Findings, name: str, other: str) -> Verdict | None:
+    """Whether a search around the path of a policy comes closer to the recorded path."""
+    gain = findings.compare(AROUND, name, other, ATE, against=ARCS)
+    unit = "ATE (waypoints of 0.25 m)"
+    return judge_gains({"Navigation": gain}, lower_is_better=True, unit=unit, than=NAMES[other])
 
 
 def judge_identifies(findings: Findings) -> Verdict | None:
@@ -163,7 +199,7 @@ def show(findings: Findings) -> list[Chart | Forest]:
     """The gains, and the residual over the steps under the true actions."""
     bars = []
     for study in findings.studies:
-        gain = findings.compare(study, "acid", BASELINE, ATE)
+        gain = findings.compare(study, "acid", BASELINE, ATE) if "acid" in study.conditions else None
         if gain is not None:
             spec = study.spec()
             paper = PUBLISHED["acid"][0] - PUBLISHED["original"][0] if spec.candidates == "nwm" else None
@@ -187,19 +223,23 @@ def show(findings: Findings) -> list[Chart | Forest]:
     return found
 
 
+ARCS = Study(TASK, MODEL, POOLED, candidates="arc", choice=CHOICE, every_lambda=True)
+AROUND = Study(TASK, MODEL, GUIDED, NavigationKit.proposed, candidates="arc", against=ARCS)
+
 NAVIGATION = Table(
     name="navigation",
     title="Table 2 right: NWM with CompACT on visual navigation, and whether consistency tells where imagination fails",
     studies=(
-        Study(TASK, MODEL, POOLED, candidates="arc", choice=CHOICE, every_lambda=True),
+        ARCS,
         Study(TASK, MODEL, WITHOUT_PATH, candidates="line", choice=CHOICE),
         Study(TASK, MODEL, POOLED, candidates="nwm", choice=CHOICE),
         Study(TASK, MODEL, ("turn", "original", "acid"), {"iterations": 3}, candidates="arc"),
+        AROUND,
     ),
     episodes=200,
     columns=(
         Column("candidates", lambda line: line.study.spec().candidates),
-        Column("J", lambda line: str(line.study.spec().iterations)),
+        Column("J", lambda line: "-" if (search := line.rows[0].search) is None else str(search.iterations)),
         Column("condition", lambda line: NAMES[line.condition]),
         columns.LAMBDA,
         columns.N,
@@ -234,6 +274,16 @@ NAVIGATION = Table(
             judge_identifies,
             paper="shown by pictures.",
         ),
+        Claim(
+            "A search around a policy's path comes closer to the recorded path than Original.",
+            lambda findings: judge_proposal(findings, "proposal", BASELINE),
+            published=False,
+        ),
+        Claim(
+            "It also comes closer than Original's search with a turn penalty.",
+            lambda findings: judge_proposal(findings, "proposal", "turn"),
+            published=False,
+        ),
     ),
     legend=(
         "n paired held-out cases, goals 8 frames (2 s) ahead; J iterations; N 80, K 5, 3 rollouts a candidate. ATE and",
@@ -242,6 +292,8 @@ NAVIGATION = Table(
         "arc: constant curvature around the current speed; line: straight lines that may lead sideways, with a turn at",
         "the end; nwm: such lines as NWM's public code makes them, which first turn to where they lead.",
         "ACID of path: consistency of the places where actions lead instead of actions.",
+        "policy: all steps at once from now and goal, without a world model; policy, as an arc: the arc between that",
+        "path and the current speed, each by how sure it is. proposal: a search around this arc, N 24, K 8.",
         "collisions: plans that touch an obstacle when driven.",
         "published: the paper's ATE and RPE, models of full size on RECON.",
     ),

@@ -395,9 +395,12 @@ class Findings:
         return (folder / study.task / study.model / "model").is_dir()
 
     def can_run(self, study: Study) -> bool:
-        """Whether its cell is there, and another one where a condition borrows its verifier."""
-        borrows = any(condition(name).borrows for name in study.conditions)
-        return self.has_weights(study) and (not borrows or self.cell(study).lender is not None)
+        """Whether its cell is there, with a policy if all conditions need one, and another one to borrow from."""
+        if not self.has_weights(study):
+            return False
+        cell, conditions = self.cell(study), [condition(name) for name in study.conditions]
+        without = bool(conditions) and all("policy" in one.needs for one in conditions) and not cell.has("policy")
+        return not without and (cell.lender is not None or not any(one.borrows for one in conditions))
 
 
 def with_cells(tables: Iterable[Table], options: Options) -> list[Findings]:

@@ -142,12 +142,14 @@ class LatentDataset:
     model: LearnedWorldModel
     rows: np.ndarray  # [M] of the dataset
     latents: Tensor  # [M, P, D]
-    actions: Tensor  # [M, A] blocks in environment units; NaN where the block would leave the episode
+    actions: Tensor  # [M, A] blocks in environment units; NaN where a block would leave the episode
     ids: Tensor  # [M] episode numbers
 
 
-def load_latents(job: Job, *, mirror: bool = False) -> LatentDataset:
-    """Of every training episode; with `mirror`, each is followed by its mirrored copy, which has the same number.
+def load_latents(job: Job, *, mirror: bool = False, answers: int = 1) -> LatentDataset:
+    """Of every training episode, with `answers` model steps in each block of actions.
+
+    With `mirror`, each episode is followed by its mirrored copy, which has the same number.
 
     Both are thus held out together, and no transition joins them, because no step leads on from the last frame.
     """
@@ -162,7 +164,7 @@ def load_latents(job: Job, *, mirror: bool = False) -> LatentDataset:
         model=model,
         rows=rows,
         latents=encode_rows(job, model, mirror=mirror)[torch.from_numpy(rows), mirrored.long()],
-        actions=torch.cat([_blocks(taken, frameskip) for taken in acted]),
+        actions=torch.cat([_blocks(taken, answers * frameskip) for taken in acted]),
         ids=torch.from_numpy(np.repeat(ids, len(views) * job.episodes.lengths[ids])),
     )
 

@@ -11,10 +11,13 @@ from torch import Tensor
 
 from acid import models
 from acid.errors import look_up
+from acid.loop import SettingError
 from acid.models import LearnedWorldModel
-from acid.training.dataset import load_latents
+from acid.training.dataset import LatentDataset, load_latents
 from acid.training.part import Job, Part, Recipe, Trainable
+from acid.types import ActionScaler
 from acid.verifier import LITE, LITE_FIT, PAPER, PAPER_FIT, Policy, Verifier, goal_pairs, successive
+from acid.verifier.fitting import fit_scaler
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class VerifierRecipe(Recipe):
 @dataclass(frozen=True)
 class PolicyRecipe(VerifierRecipe):
     horizon: int = 5  # model steps to the farthest goal: as far as the planner looks
+    answers: int = 1  # model steps that it answers with at once
 
 
 SCALES: dict[str, dict[str, Any]] = {
@@ -45,17 +49,24 @@ RECIPES: dict[tuple[str, str], dict[str, Any]] = {
 }
 
 
+_PATH: dict[str, Any] = {"horizon": 8, "answers": 8, "euler_steps": 1}  # all of a plan, the mean of what may be meant
+POLICIES: dict[str, dict[str, Any]] = {"nwm": _PATH}  # where they differ from a verifier's recipe
+
+
 def recipe(cls: type[VerifierRecipe], part: str, model: str, scale: str) -> VerifierRecipe:
     sizes = SCALES.get(scale, SCALES["lite"])
     usual = cls(part, model, scale, sizes["network"], None, sizes["loop"])
     is_map = look_up(models.KINDS, model, "world model").is_map
     own = RECIPES.get((model, scale), _LITE_MAP if is_map and scale != "paper" else {})
-    return replace(usual, **own)
+    return replace(usual, **(own | (POLICIES.get(model, {}) if cls is PolicyRecipe else {})))
 
 
 def prepare(cls: type[Verifier] | type[Policy], job: Job) -> Trainable:
     recipe = job.recipe
-    dataset = load_latents(job, mirror=recipe.mirror)
+    answers = getattr(recipe, "answers", 1)
+    if recipe.mirror and cls is Policy and answers < recipe.horizon:  # a goal could lie in the mirrored copy
+        raise SettingError(f"mirror=True: answers={answers} must be as many steps as the horizon, {recipe.horizon}")
+    dataset = load_latents(job, mirror=recipe.mirror, answers=answers)
     table = (_features(dataset.model, dataset.latents, job.device), dataset.actions, dataset.ids)
     frameskip = dataset.model.scaler.frameskip
     if cls is Policy:
@@ -69,7 +80,7 @@ def prepare(cls: type[Verifier] | type[Policy], job: Job) -> Trainable:
         channels=recipe.channels,
         euler_steps=recipe.euler_steps,
         network=recipe.kind,
-        scaler=None if recipe.own_units else dataset.model.scaler,
+        scaler=_scaler(dataset, answers, own_units=recipe.own_units),
     )
 
     def measure() -> dict[str, Any]:
@@ -77,6 +88,16 @@ def prepare(cls: type[Verifier] | type[Policy], job: Job) -> Trainable:
         return {"report": asdict(fitted.report)}
 
     return Trainable(fitted.flow, fit.loss, fit.read, len(fit.train), measure, fitted.save, job.micro_batch)
+
+
+def _scaler(dataset: LatentDataset, answers: int, *, own_units: bool) -> ActionScaler | None:
+    """Of so many model steps at once, each of them in the same units; None for the units of the targets themselves."""
+    known = dataset.model.scaler
+    if own_units:
+        if answers == 1:
+            return None
+        known = fit_scaler(dataset.actions[~dataset.actions.isnan().any(1)].reshape(-1, known.env_size))
+    return replace(known, frameskip=answers * dataset.model.scaler.frameskip)
 
 
 @torch.no_grad()

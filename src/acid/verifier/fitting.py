@@ -50,8 +50,8 @@ class FlowFit:
     config: FitConfig
 
     def __post_init__(self) -> None:
-        shown = self.transitions.start[self.train]
-        self.flow.set_latent_statistics(self.transitions.latents[shown].float())
+        shown, counts = self.transitions.start[self.train].unique(return_counts=True)  # one frame starts many pairs
+        self.flow.set_latent_statistics(self.transitions.latents[shown], counts)
 
     def loss(self, batch: tuple[Tensor, Tensor, Tensor, Tensor | None]) -> dict[str, Tensor]:
         return {"loss": flow_matching_loss(self.flow, *batch)}

@@ -29,6 +29,7 @@ SMALL = TransformerSize(width=32, depth=2, heads=2, mlp_ratio=2)  # benchmarks/v
 
 _FIXED_NOISE_SEED = 0
 _TIME_POWER = 1.5  # times are Beta(1.5, 1): the noisy end, where inference starts, is seen most
+_AT_ONCE = 4096  # latents in double precision
 _CPU_PREFIX_TOKENS = 1536  # more tokens at once than this fall out of a CPU's cache and gain nothing
 
 
@@ -101,10 +102,17 @@ class ActionFlow(nn.Module):
         self.transformer: Any = look_up(NETWORKS, config.network, "network of a verifier")(config.size)
         self.to_velocity = nn.Linear(width, config.action_size)
 
-    def set_latent_statistics(self, latents: Tensor) -> None:
-        """Fit the standardisation on latents [M, P, D]; a dimension that never varies is only centred."""
-        std, mean = torch.std_mean(latents.flatten(0, 1), dim=0, correction=0)
-        self.latent_mean.copy_(mean)
+    def set_latent_statistics(self, latents: Tensor, counts: Tensor | None = None) -> None:
+        """Fit the standardisation on latents [M, P, D] of any precision, each of which stands for `counts` [M] of them.
+
+        A dimension that never varies is only centred.
+        """
+        weights = latents.new_ones(len(latents), dtype=torch.double) if counts is None else counts.double()
+        parts = list(zip(latents.split(_AT_ONCE), (weights / weights.sum()).split(_AT_ONCE), strict=True))
+        mean = sum(share @ part.double().mean(1) for part, share in parts)
+        variance = sum(share @ (part.double() - mean).square().mean(1) for part, share in parts)
+        std = torch.as_tensor(variance).sqrt()
+        self.latent_mean.copy_(torch.as_tensor(mean))
         self.latent_std.copy_(torch.where(std > 1e-6, std, torch.ones_like(std)))
 
     def remember(self, latent: Tensor, next_latent: Tensor, condition: Tensor | None = None) -> Memory:

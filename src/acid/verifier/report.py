@@ -12,7 +12,7 @@ from acid.verifier.directions import Directions
 from acid.verifier.flow import ActionFlow
 from acid.verifier.transitions import Transitions
 
-_GPU_ROWS = 4096  # transitions measured at once on a GPU; a CPU divides them by itself
+_ROWS = 4096  # transitions measured at once
 _NOTHING = 0.1  # a share of the variance below this is as good as none
 
 
@@ -87,7 +87,7 @@ def measure(flow: ActionFlow, transitions: Transitions, train: Tensor, held_out:
     """The report of a flow: one step from its own noise, ten from noise drawn for each transition."""
     variance = transitions.actions[transitions.start].var(dim=0, correction=0)
     device = flow.noise.device
-    rows = held_out.split(_GPU_ROWS if device.type == "cuda" else len(held_out))
+    rows = held_out.split(_ROWS)
     shape = (len(held_out), transitions.actions.shape[1])
     noise = torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(transitions.actions)
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from acid.checkpoint import Checkpoint
@@ -143,8 +144,9 @@ def _knowledge(cell: Cell, stored: Mapping[str, Checkpoint], probes: Mapping[str
             report = stored[part].metadata["report"]
             one, ten = (sum(report[key]) / len(report[key]) for key in ("one_step", "ten_steps"))
             lines.append(f"| {part}: error / action variance, one Euler step (ten) | {one:.3f} ({ten:.3f}) |")
-            for number, name in enumerate(DIMENSIONS.get(cell.task, ())):
-                one, ten = (report[key][number] for key in ("one_step", "ten_steps"))
+            names = DIMENSIONS.get(cell.task, ())
+            for number, name in enumerate(names):  # of a policy's several steps their mean
+                one, ten = (fmean(report[key][number :: len(names)]) for key in ("one_step", "ten_steps"))
                 lines.append(f"| {part}: the same of {name} alone | {one:.3f} ({ten:.3f}) |")
     if "error_of_mean_picture" in (drawn := stored["decoder"].metadata["validation"] if "decoder" in stored else {}):
         share = drawn["error"] / drawn["error_of_mean_picture"]

@@ -35,7 +35,7 @@ from acid.evaluation.jobs import Progress
 from acid.evaluation.kits import kit_of
 from acid.evaluation.play import execute, render_states
 from acid.evaluation.table import interval, markdown
-from acid.planning import Adaptive, Planner, draw_pool
+from acid.planning import Adaptive, Planner, Proposal, draw_pool
 from acid.tasks import Task
 from acid.types import Plan, Problem, Trajectory
 from acid.verifier import Directions
@@ -165,7 +165,7 @@ def _measure(task: Task, bench: Bench, planners: dict[str, Planner], instance: I
     start = model.encode(observed(model, situation.observation))
     problem = Problem(start, model.encode(observed(model, goal)))
     distance = float((problem.now - problem.goal).square().sum())
-    initial = bench.initial(situation)
+    initial = bench.initial(condition(BASELINE), situation)
     plans = {name: made.solve(problem, seed=seed, initial=initial) for name, made in planners.items()}
     still = Trajectory(problem.now[:, None, None].expand(-1, 1, 2, -1, -1), plans["acid"].actions[:, None, :1])
     staying = float(bench.kit.goal()(still, problem.goal))
@@ -180,7 +180,7 @@ def _measure(task: Task, bench: Bench, planners: dict[str, Planner], instance: I
 
 
 def _measure_pool(
-    task: Task, bench: Bench, planner: Planner, instance: Instance, problem: Problem, initial: Tensor | None
+    task: Task, bench: Bench, planner: Planner, instance: Instance, problem: Problem, initial: Tensor | Proposal | None
 ) -> tuple[dict[str, float], Tensor, Tensor]:
     """Execute the first candidates that a search draws, and compare what was imagined of them with what happened."""
     pool = draw_pool(planner, problem, seed=[plan_seed(0, instance.id, 0)], initial=initial)
