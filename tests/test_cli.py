@@ -14,6 +14,7 @@ import pytest
 from fake_rows import keep, row
 
 from acid import cli
+from acid.cli.options import Where
 from acid.evaluation import Cell, Protocol, condition, read_rows
 from acid.evaluation.cells import ASSETS
 from acid.tables import TABLES
@@ -437,3 +438,9 @@ def test_weights_of_the_published_size_are_the_users_own(tmp_path: Path, capsys)
     with pytest.raises(SystemExit):
         cli.main(["reproduce", "planning", "--scale", "paper", "--folder", str(tmp_path), "--no-evaluate"])
     assert "was trained at the scale 'lite', not 'paper'" in capsys.readouterr().err
+
+
+def test_a_preferred_world_model_is_taken_where_it_is_shipped() -> None:
+    assert Where("pusht").cell(preferred="lewm-shapes").model == "lewm-shapes"
+    assert Where("pusht", "pldm").cell(preferred="lewm-shapes").model == "pldm"
+    assert Where("rope").cell(preferred="lewm-shapes").model == "dinowm"

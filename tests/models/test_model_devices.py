@@ -14,12 +14,12 @@ from acid.models.dinowm import DinoWorldModel
 from acid.types import ActionScaler
 from acid.verifier import ActionFlow, FlowConfig, TransformerSize, flow_matching_loss
 
-SIZES = {"lewm": 2, "lewm-shapes": 2, "pldm": 2, "pldm-shapes": 2, "dinowm": 4, "nwm": 3}  # numbers of an environment action
+SIZES = {"dinowm": 4, "nwm": 3}  # numbers of an environment action, where it is not 2
 
 
 def model_of(kind: str) -> LearnedWorldModel:
     torch.manual_seed(0)
-    numbers = SIZES[kind]
+    numbers = SIZES.get(kind, 2)
     return models.build(kind, "lite", ActionScaler((0.0,) * numbers, (1.0,) * numbers))
 
 

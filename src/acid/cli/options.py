@@ -61,14 +61,15 @@ class Where:
     """reacher, pusht, cube, rope, granular, navigation, package.module:Class, or reacher-published, pusht-published,
     cube-published: with frames and steps like those of published datasets."""
     model: str | None = None
-    """lewm or pldm (reacher, pusht, cube), dinowm (rope, granular), nwm (navigation); default: that of
-    --folder, or the first shipped."""
+    """lewm or pldm (reacher, pusht, cube), lewm-shapes (pusht), dinowm (rope, granular), nwm (navigation); default:
+    that of --folder, or the first shipped."""
     folder: Path | None = None
     """The folder of your own cell, with subfolders model and verifier; default: the shipped cell."""
     results: Path = Path("results")
     """Folder for rows, and for a λ or instances that you choose yourself for a shipped cell."""
 
-    def cell(self) -> Cell:
+    def cell(self, preferred: str | None = None) -> Cell:
+        """preferred: the world model by default, where it is shipped."""
         from acid import checkpoint
         from acid.evaluation import Cell, shipped
 
@@ -80,7 +81,8 @@ class Where:
         if self.model is None and not known:
             close = did_you_mean(self.task, {name.split("/")[0] for name in shipped()})
             raise AcidError(f"no weights are shipped for the task {self.task!r}: pass --folder{close}")
-        return Cell(self.task, self.model or known[0], self.folder, self.results)
+        usual = preferred if preferred in known else known[0] if known else ""
+        return Cell(self.task, self.model or usual, self.folder, self.results)
 
 
 @dataclass(frozen=True)

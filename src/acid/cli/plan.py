@@ -34,7 +34,7 @@ class Demo:
 
         with bar("plan and execute", "episode") as progress:
             text = demo.run(
-                self.where.cell(),
+                self.where.cell(preferred=demo.MODEL),
                 self.episodes,
                 self.out,
                 data=self.data,

@@ -111,8 +111,8 @@ class Cell:
     def lender(self) -> Cell | None:
         """Another cell of the task, whose verifier can take the place of this one's: its latents have the same sizes.
 
-        That of a user's own cell is the shipped one with the same world model, trained another time, if it fits. Else
-        it is the first other world model beside the cell.
+        That of a user's own cell is the shipped one with the same world model, trained another time, if it fits. That
+        of a variant such as lewm-shapes is the usual one. Else it is the first other world model beside the cell.
         """
         return next(filter(self._can_borrow, self._others()), None)
 
@@ -120,7 +120,8 @@ class Cell:
         name = self.task_class.name
         if self.folder is not None and f"{name}/{self.model}" in shipped():
             yield Cell(name, self.model, user=self.user)
-        for path in sorted(self.root.parent.glob("*"), key=lambda path: ("-" in path.name, path.name)):  # variants last
+        usual = self.model.partition("-")[0]
+        for path in sorted(self.root.parent.glob("*"), key=lambda p: (p.name != usual, "-" in p.name, p.name)):
             if path.name != self.root.name and (path / "model").is_dir() and (path / "verifier").is_dir():
                 yield Cell(self.task, path.name, self.folder and path, self.user)
 

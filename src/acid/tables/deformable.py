@@ -28,7 +28,7 @@ CHOICE = Choice({"original": (), "acid": (0.3, 1.0, 3.0), "control": (0.3, 1.0),
 PROPOSED = ("policy", "proposal", "proposal-acid")
 WITH_POLICY = ("rope",)
 AHEAD = 5  # pushes, planned and executed at once, beside one at a time
-FEWER = 40  # problems of these longer plans, which cost several times as much
+FEWER = 24  # problems of these longer plans, which cost several times as much
 DRAWN = ("original", "acid", "noop")  # in the figure
 PUBLISHED = {("rope", "original"): 1.38, ("rope", "acid"): 0.56, ("granular", "original"): 0.49}
 PUBLISHED |= {("granular", "acid"): 0.30}
@@ -39,7 +39,7 @@ NEAR = 1.02  # a curve has reached a level when it is within 2 % of it
 def _studies(task: str) -> list[Study]:
     one = Study(task, MODEL, CONDITIONS, choice=CHOICE)
     small = Study(task, MODEL, PROPOSED, kit_of(MODEL).proposed, against=one)
-    conditions = ("original", "acid", "control")
+    conditions = ("original", "acid")
     episodes = dict.fromkeys(conditions, FEWER)
     five = Study(task, MODEL, conditions, {"horizon": AHEAD}, budget=2 * AHEAD, episodes=episodes)
     return [one, *([small] if task in WITH_POLICY else []), five]

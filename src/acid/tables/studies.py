@@ -8,7 +8,7 @@ from dataclasses import replace
 from acid.evaluation import BASELINE, Paired, paired
 from acid.evaluation.results import values_of
 from acid.evaluation.table import difference, interval, p_value
-from acid.tables import columns, deformable
+from acid.tables import columns, deformable, shapes
 from acid.tables.names import called_cell
 from acid.tables.table import Choice, Claim, Column, Findings, Line, Study, Table
 from acid.tables.verdict import Verdict, complete, judge_gains, told
@@ -16,6 +16,7 @@ from acid.tables.verdict import Verdict, complete, judge_gains, told
 HARDLY = 0.05  # a share of success: "without measurable degradation"
 CELLS = (("reacher", "lewm"), ("reacher", "pldm"), ("cube", "lewm"))
 SWAPPED = tuple((task, model) for task in ("cube", "pusht", "reacher") for model in ("lewm", "pldm"))
+SWAPPED += tuple((task, f"{usual}-shapes") for task, usual in shapes.CELLS)
 EULER = ("acid-2-steps", "acid-5-steps", "acid-10-steps", "acid-noise", "acid-noise-10-steps")
 SMALL = {"samples": 100, "iterations": 10, "elites": 10}  # ten Euler steps cost ten times as much
 TRANSFER = Choice({"acid": (0.3, 1.0, 3.0)}, 40, shared=True)
@@ -200,11 +201,11 @@ SWAP = Table(
     ),
     after=borrowed_against_own,
     legend=(
-        "acid-swapped: ACID with a verifier that was fitted to another world model. Of the shipped cells that is the",
-        "task's other one (of Le-WM and PLDM), a harder test than one model trained again. Reacher is left out:",
-        "latents of its two models differ in size. With --folder a cell of your own borrows from the shipped one with",
-        "the same world model, so that a model which was trained again is tested with the verifier from before. No",
-        "such model is shipped. Where models share a frozen encoder, as DINO-WM's do, a verifier fits all of them.",
+        "acid-swapped: ACID with a verifier that was fitted to another world model. A model with shapes borrows from",
+        "the usual one: the same world model on the same data, trained again with channels of another kind. Le-WM and",
+        "PLDM borrow from each other, which is a harder test. Reacher is left out: latents of its two models differ in",
+        "size. With --folder a cell of your own borrows from the shipped one with the same world model. Where models",
+        "share a frozen encoder, as DINO-WM's do, a verifier fits all of them.",
     ),
 )
 

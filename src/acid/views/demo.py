@@ -36,6 +36,7 @@ from acid.report.style import INK
 from acid.tasks import Task
 from acid.views.episodes import BLUR, amount, imagined_frames, sheet_rows
 
+MODEL = "lewm-shapes"  # if there is a choice: its imagination shows how the block lies
 SMALL = {"samples": 30, "elites": 3}  # a tenth of the published search, for models that plan in one latent vector
 PROPOSED = "proposal-acid"
 IDLE = "noop"
