@@ -236,11 +236,16 @@ def test_an_unknown_table_is_refused_by_the_parser(capsys):
     assert "planning" in capsys.readouterr().err
 
 
-def test_stopping_tells_that_the_same_command_continues(capsys, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize(
+    "error", [KeyboardInterrupt(), SystemError("AST constructor recursion depth mismatch (before=198, after=216)")]
+)
+def test_stopping_tells_that_the_same_command_continues(
+    error: BaseException, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from acid.cli.evaluate import Results
 
-    def stop(self):
-        raise KeyboardInterrupt
+    def stop(self: Results) -> None:
+        raise error
 
     monkeypatch.setattr(Results, "run", stop)
     with pytest.raises(SystemExit) as stopped:

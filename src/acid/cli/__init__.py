@@ -74,9 +74,16 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it closes stdout
         raise SystemExit(1) from None
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemError) as error:
+        if not _interrupted(error):
+            raise
         _say("stopped; the same command continues")
         raise SystemExit(130) from None
+
+
+def _interrupted(error: BaseException) -> bool:
+    """Whether it is Ctrl-C, which CPython 3.11 turns into a SystemError where it falls into `ast.parse`."""
+    return isinstance(error, KeyboardInterrupt) or "AST constructor recursion depth mismatch" in str(error)
 
 
 def usage() -> str:

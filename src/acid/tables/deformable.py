@@ -208,8 +208,8 @@ def judge_proposal(findings: Findings) -> Verdict | None:
 
 
 def draw(findings: Findings, folder: Path) -> list[Path]:
-    """Mean Chamfer distance over the pushes, a panel per setting."""
-    shown = [study for study in findings.studies if findings.rows(study, "acid")]
+    """Mean Chamfer distance over the pushes, one at a time, a panel per task."""
+    shown = [study for study in _one_by_one(findings, findings.studies) if findings.rows(study, "acid")]
     panels = {
         _setting(study): {condition(name).look: curve(rows) for name in DRAWN if (rows := findings.rows(study, name))}
         for study in shown

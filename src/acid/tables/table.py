@@ -400,7 +400,8 @@ class Findings:
             return False
         cell, conditions = self.cell(study), [condition(name) for name in study.conditions]
         without = bool(conditions) and all("policy" in one.needs for one in conditions) and not cell.has("policy")
-        return not without and (cell.lender is not None or not any(one.borrows for one in conditions))
+        borrows = any(one.borrows for one in conditions)
+        return not without and (not borrows or cell.lender is not None)
 
 
 def with_cells(tables: Iterable[Table], options: Options) -> list[Findings]:
