@@ -186,6 +186,7 @@ MISTAKES = {
     "serve reacher --connections 0": "the limit connections must be a positive number, got 0",
     "serve reacher --port 65536": "a port is a number from 0 (any that is free) to 65535, got 65536",
     "report --results nowhere": "no results: nowhere is not a folder",
+    "report --folder nowhere": "no results: nowhere/results is not a folder",
     "serve reacher --threads 0": "threads must be at least 1, got 0",
     "serve reacher --goal nowhere.png": "nowhere.png is not an image",
     "calibrate reacher --level 2 --episodes 1": "the level must be a share inside (0, 1), got 2",

@@ -139,6 +139,8 @@ def test_near_goes_on_around_the_best_candidate_where_the_mean_of_the_elites_is_
     assert not torch.equal(near, usual)
     with pytest.raises(PlanningError, match="near must not be negative"):
         CEM(near=-0.1)
+    with pytest.raises(PlanningError, match=r"near=0.1 needs 2 or more iterations"):
+        CEM(iterations=1, near=0.1)
 
 
 def test_problems_stop_at_their_own_time_and_the_trace_repeats_their_last_values():

@@ -164,3 +164,8 @@ def test_goals_are_for_models_of_motions(blobs: Path, tmp_path: Path) -> None:
 def test_a_vae_that_is_not_named_is_asked_for(drives: Path, tmp_path: Path) -> None:
     with pytest.raises(AcidError, match="'sd-vae' is not downloaded by itself: fetch it once"):
         fit(small("model", "nwm-diffusion"), drives, tmp_path)
+
+
+def test_a_reach_without_goals_is_not_ignored() -> None:
+    with pytest.raises(SettingError, match="reach=32 is for goals: set goals too, or leave it out"):
+        replace(recipe("model", "nwm"), reach=32)

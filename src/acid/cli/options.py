@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from acid.evaluation.clusters import Cluster
 
 
+def usual_results(folder: Path | None) -> Path:
+    """Where rows and tables are: those of one's own checkpoints are kept beside them."""
+    return Path("results") if folder is None else folder / "results"
+
+
 @dataclass(frozen=True)
 class Device:
     """Where networks run."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Union
 import tyro
 
 from acid.cli.extras import need
-from acid.cli.options import By, Compute, On, Workers
+from acid.cli.options import By, Compute, On, Workers, usual_results
 from acid.cli.progress import bar
 from acid.errors import AcidError
 from acid.tables import TABLES, Findings, Options, Table, choose, reproduce, write
@@ -110,11 +110,9 @@ def _options(asked: Any, **more: Any) -> Options:
             "weights of the published size are not shipped: train them with `acid train ... --scale paper`, then pass "
             "--folder FOLDER, which holds TASK/MODEL"
         )
-    usual = Path("results")
-    if asked.folder is not None:
-        usual = usual / "paper" if asked.scale == "paper" else asked.folder / "results"
+    usual = Path("results/paper") if asked.scale == "paper" else usual_results(asked.folder)
     return Options(
-        results=usual if asked.results is None else asked.results,
+        results=asked.results or usual,
         folder=asked.folder,
         scale=None if asked.scale == "lite" else asked.scale,
         **asked.compute.options(),

@@ -121,7 +121,7 @@ class Cell:
         name = self.task_class.name
         if self.folder is not None and f"{name}/{self.model}" in shipped():
             yield Cell(name, self.model, user=self.user)
-        usual = self.model.partition("-")[0]
+        usual = self.model.partition("-")[0]  # comes first, and other variants last
         for path in sorted(self.root.parent.glob("*"), key=lambda p: (p.name != usual, "-" in p.name, p.name)):
             if path.name != self.root.name and (path / "model").is_dir() and (path / "verifier").is_dir():
                 yield Cell(self.task, path.name, self.folder and path, self.user)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from acid.errors import PlanningError
 from acid.planning.noise import Streams
 from acid.planning.objective import Objective
 from acid.planning.rows import Rows
@@ -40,6 +41,8 @@ class CEM:
         check_counts(iterations=self.iterations)
         check_elites(self.elites, self.samples)
         check_not_negative(tolerance=self.tolerance, near=self.near or 0.0)
+        if self.near is not None and self.iterations < 2:
+            raise PlanningError(f"near={self.near} needs 2 or more iterations: the search goes on there in the second")
         check_std(self.std_init)
 
     def run(self, objective: Objective, start: Start, streams: Streams) -> Outcome:

@@ -25,17 +25,20 @@ from acid.training.pictures import HORIZON, validate_pictures
 from acid.types import ActionScaler
 
 VALIDATION_WINDOWS = 512
+REACH = 64
 
 
 @dataclass(frozen=True)
 class ModelRecipe(SplittingRecipe):
     mirror: bool = False  # show every window as often mirrored left to right
     goals: int = 0  # frames to predict from each context, drawn anew each time; 0: the frame that follows
-    reach: int = 64  # how many frames ahead or behind a goal is at most
+    reach: int = REACH  # how many frames ahead or behind a goal is at most
 
     def __post_init__(self) -> None:
         if self.goals < 0 or self.reach < 1:
             raise SettingError(f"goals must be at least 0 and reach at least 1, got {self.goals} and {self.reach}")
+        if not self.goals and self.reach != REACH:
+            raise SettingError(f"reach={self.reach} is for goals: set goals too, or leave it out")
 
 
 _LITE: dict[str, Any] = {"half_precision": True, "held_out": 0.2}

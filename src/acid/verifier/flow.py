@@ -107,10 +107,11 @@ class ActionFlow(nn.Module):
 
         A dimension that never varies is only centred.
         """
-        weights = latents.new_ones(len(latents), dtype=torch.double) if counts is None else counts.double()
-        parts = list(zip(latents.split(_AT_ONCE), (weights / weights.sum()).split(_AT_ONCE), strict=True))
-        mean = sum(share @ part.double().mean(1) for part, share in parts)
-        variance = sum(share @ (part.double() - mean).square().mean(1) for part, share in parts)
+        weights = torch.ones(len(latents)) if counts is None else counts.cpu()
+        shares = (weights.double() / weights.sum()).split(_AT_ONCE)
+        parts = list(zip(latents.split(_AT_ONCE), shares, strict=True))  # MPS has no double precision, so on the CPU
+        mean = sum(share @ part.cpu().double().mean(1) for part, share in parts)
+        variance = sum(share @ (part.cpu().double() - mean).square().mean(1) for part, share in parts)
         std = torch.as_tensor(variance).sqrt()
         self.latent_mean.copy_(torch.as_tensor(mean))
         self.latent_std.copy_(torch.where(std > 1e-6, std, torch.ones_like(std)))
