@@ -223,6 +223,10 @@ def test_between_a_policy_and_the_usual_start_the_surer_one_counts_more() -> Non
     torch.testing.assert_close(both.std, (std**-2 + 4).rsqrt())
     with pytest.raises(PlanningError, match="2 or more samples"):
         propose(Between(PolicyProposal(Generous(), samples=1), usual))
+    with pytest.raises(PlanningError, match="the samples of the proposal are all the same"):
+        propose(Between(lambda *asked: Start(usual, None, usual[:, None].expand(-1, 3, -1, -1)), usual))
+    with pytest.raises(PlanningError, match="must be positive and finite, got 0"):
+        Between(policy, usual, 0.0)
 
 
 def test_the_rest_of_a_plan_is_tried_beside_the_policy() -> None:

@@ -142,11 +142,17 @@ class Between:
     mean: Tensor
     std: float = 1.0
 
+    def __post_init__(self) -> None:
+        if not 0 < self.std < float("inf"):
+            raise PlanningError(f"the std that a proposal is combined with must be positive and finite, got {self.std}")
+
     def __call__(self, model: WorldModel, problem: Problem, horizon: int, streams: Streams, /) -> Start:
         samples = self.proposal(model, problem, horizon, streams).sequences
         if samples is None or samples.shape[1] < 2:
             raise PlanningError("only a proposal with 2 or more samples tells how sure it is; propose more")
         std, mean = torch.std_mean(samples, 1)
+        if not (std > 0).all():
+            raise PlanningError("the samples of the proposal are all the same, so they do not tell how sure it is")
         return _between(mean, std, self.mean.to(mean), self.std)
 
 
