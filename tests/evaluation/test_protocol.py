@@ -46,7 +46,7 @@ def test_context_and_path_are_the_states_around_the_start():
 
 def test_every_start_is_drawn_once_and_no_more_are_there():
     assert len({i.id for i in draw(task=PathLine(), goal_offset=3, episodes=160)}) == 160  # 10 episodes of 16 starts
-    with pytest.raises(DataError, match=r"161 instances were asked for.* 10 held-out 'test' episodes give 160 "):
+    with pytest.raises(DataError, match=r"161 instances were asked for.* 10 unseen 'test' episodes give 160 "):
         draw(task=PathLine(), goal_offset=3, episodes=161)
 
 

@@ -235,6 +235,8 @@ def test_wrong_pairings_are_refused(cell: Path, reacher: Path, blobs: Path, tmp_
         ),
         ({"frameskip": 1}, "frameskip=1, but the task 'reacher' makes 5 .* per model step: pass --frameskip 5"),
         ({"mirror": True}, "it is not known what a mirror does to the actions of a lewm"),
+        ({"symmetries": True}, "the task 'reacher' has none for a lewm"),
+        ({"mirror": True, "symmetries": True}, "two ways to show more of the same frames: choose one"),
     ],
 )
 def test_settings_that_cannot_be_honoured_are_refused(

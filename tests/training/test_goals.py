@@ -24,9 +24,10 @@ from acid.models.nwm import NWMConfig
 from acid.models.nwm_diffusion import NWMDiffusionConfig
 from acid.models.vae import VAEConfig
 from acid.training import fit, recipe
-from acid.training.dataset import MIRROR, Actions, WindowReader, steps_between
+from acid.training.dataset import Actions, WindowReader, steps_between
 from acid.training.goals import GoalReader
 from acid.training.model import ModelRecipe
+from acid.training.views import MIRRORED
 from acid.verifier import Verifier
 
 LENGTH, CONTEXT = 14, 3  # frames of an episode of drives
@@ -36,7 +37,7 @@ LENGTH, CONTEXT = 14, 3  # frames of an episode of drives
 def reader(drives: Path) -> GoalReader:
     episodes = Episodes(drives)
     latents = torch.randn(episodes.rows, 2, 4, 3).half()
-    actions = Actions(torch.from_numpy(steps_between(episodes)), SCALER, MIRROR)
+    actions = Actions(torch.from_numpy(steps_between(episodes)), SCALER, MIRRORED)
     return GoalReader(WindowReader(Windows(episodes, [1, 2], CONTEXT), episodes, actions, latents), reach=5)
 
 
@@ -56,7 +57,7 @@ def test_goals_are_in_reach_and_inside_the_episode(reader: GoalReader) -> None:
 def test_a_goal_is_reached_by_one_motion(reader: GoalReader) -> None:
     windows, latents, poses = reader.contexts.windows, reader.contexts.latents, reader.poses
     assert latents is not None
-    batch = reader.read(np.array([0, 5]), np.array([[0.0, 0.999999], [0.5, 0.1]]), torch.tensor([False, True]))
+    batch = reader.read(np.array([0, 5]), np.array([[0.0, 0.999999], [0.5, 0.1]]), torch.tensor([0, 1]))
     assert batch.frames.shape == (2, CONTEXT + 2, 4, 3)
     assert batch.elapsed is not None
     for row, (number, mirrored) in enumerate(((0, False), (5, True))):
@@ -65,7 +66,7 @@ def test_a_goal_is_reached_by_one_motion(reader: GoalReader) -> None:
         for place in range(2):
             goal = seen[-1] + int(batch.elapsed[row, place])
             assert torch.equal(batch.frames[row, CONTEXT + place], latents[goal, int(mirrored)].float())
-            step = to_local(poses[goal], poses[seen[-1]]) * (np.array(MIRROR) if mirrored else 1)
+            step = to_local(poses[goal], poses[seen[-1]]) * (np.array([1, -1, -1]) if mirrored else 1)
             torch.testing.assert_close(batch.actions[row, place], torch.from_numpy(normalise(step)).float())
     assert batch.elapsed[0].tolist() == [-2, 5]  # the first and the last that may be
 

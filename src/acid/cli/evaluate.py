@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from acid.evaluation import Cell, CellContender, SearchSpec
     from acid.evaluation.conditions import Condition
 
+Split = Literal["test", "select", "confirm"]
 _CONDITIONS = f"Any of {', '.join(CONDITIONS)}. Default: original, acid and the task's usual comparisons."
 
 
@@ -34,11 +35,13 @@ class Evaluate:
     """λ for conditions that have a weight; each value is a run of its own. Default: the λ that was chosen."""
     search: Search = field(default_factory=SearchOptions)
     episodes: int = 200
-    split: Literal["test", "select"] = "test"
-    """Results are reported on "test". λ is chosen on "select", and then kept in the results folder."""
+    split: Split = "test"
+    """Results are reported on "test". λ is chosen on "select", and then kept in the results folder. "confirm" is for
+    problems of newly collected episodes, on which nothing was chosen or looked at."""
     seed: int = 0
     data: Path | None = None
-    """Draw starts and goals from the held-out episodes of this dataset, and keep them; default: the shipped ones."""
+    """Draw starts and goals from the held-out episodes of this dataset, and keep them; default: the shipped ones. For
+    the split confirm: from all episodes of a dataset that the world model was not trained on."""
     batch: int | None = None
     """How many episodes are planned together; default: depends on the world model."""
     fresh: bool = False
@@ -111,7 +114,7 @@ class Results:
     """Summarise everything in a results folder, each condition against Original on the same episodes."""
 
     results: Annotated[Path, tyro.conf.Positional] = Path("results")
-    split: Literal["test", "select"] = "test"
+    split: Split = "test"
     metric: str | None = None
     """Another number that the rows hold, e.g. final_error or ate_m."""
     starts: Literal["strict", "paper"] = "strict"

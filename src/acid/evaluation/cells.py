@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -30,6 +30,9 @@ from acid.evaluation.searches import SearchSpec
 from acid.files import check_name, read_json_object, write_text
 from acid.planning import Cost, Observer, Planner, Proposal
 from acid.verifier import Policy, Verifier
+
+if TYPE_CHECKING:
+    from acid.data import Episodes
 
 ASSETS = Path(__file__).resolve().parent.parent / "assets"
 RESULTS = Path("results")
@@ -82,7 +85,7 @@ class Cell:
     def instances(self, protocol: Protocol, data: Path | None = None) -> Instances:
         """Drawn from a dataset if one is given, else drawn by the user before, else shipped.
 
-        λ is chosen by the strict protocol alone, so solved starts are left out there.
+        Only the published results keep starts that are solved already, so they are left out of the other splits.
         """
         if data is None:
             places = [folder / _instances_file(protocol) for folder in self._folders()]
@@ -90,7 +93,7 @@ class Cell:
             found = load_instances(path, protocol, self.task_class.name)
         else:
             found = self._drawn(data, protocol)
-        return Instances(found.unsolved) if protocol.split == "select" else found
+        return found if protocol.split == "test" else Instances(found.unsolved)
 
     def draw(self, data: Path, protocol: Protocol) -> Instances:
         """Draw instances from the episodes that this cell's world model never saw, and keep them."""
@@ -99,14 +102,31 @@ class Cell:
         return instances
 
     def _drawn(self, data: Path, protocol: Protocol) -> Instances:
-        from acid.data import Episodes, partition
+        from acid.data import Episodes
 
         episodes = Episodes(data, require=("action",))
+        unseen = self._all_of(episodes) if protocol.split == "confirm" else self._held_out_of(episodes)
+        return draw_instances(episodes, unseen, tasks.make(self.task), protocol)
+
+    def _held_out_of(self, episodes: Episodes) -> Sequence[int]:
+        """The episodes of the cell's own dataset that nothing was trained on."""
+        from acid.data import partition
+
         recorded = self.stored("model").metadata.get("partition", {})
         parts = partition(episodes, held_out=recorded.get("held_out"), frameskip=recorded.get("frameskip"))
         if recorded:
             parts.check(recorded, str(self.root / "model"))
-        return draw_instances(episodes, parts.held_out.tolist(), tasks.make(self.task), protocol)
+        return parts.held_out.tolist()
+
+    def _all_of(self, episodes: Episodes) -> Sequence[int]:
+        """Every episode of another dataset than the cell's own."""
+        trained_on = self.stored("model").metadata.get("data", {})
+        if origin(trained_on) == origin(episodes.attributes):
+            raise DataError(
+                f"{episodes.path} is what {self.root / 'model'} was trained on, or shares its episodes; the split "
+                f"'confirm' needs new ones, e.g. of `acid collect {self.task} --seed 1 --out NEW.h5`"
+            )
+        return range(len(episodes))
 
     @property
     def lender(self) -> Cell | None:
@@ -327,6 +347,15 @@ class Bench:
         if condition.borrows and self.cell.lender is not None:
             own["borrowed_verifier"] = self.cell.lender.fingerprints(["verifier"])["verifier"]
         return Provenance(own)
+
+
+def origin(attributes: Mapping[str, Any]) -> Any:
+    """What two datasets have in common if they share episodes: collected ones the task and the seed."""
+    try:
+        collection = json.loads(attributes["collection"])
+        return collection["task"], collection["seed"]
+    except (KeyError, TypeError, ValueError):
+        return dict(attributes)
 
 
 def shipped() -> list[str]:

@@ -235,7 +235,10 @@ def places(scaler: ActionScaler) -> Callable[[Tensor], Tensor]:
     return lead
 
 
-KITS: Mapping[str, type[Kit]] = {"dinowm": TokenKit, "nwm": NavigationKit, "nwm-diffusion": DiffusionKit}
+KITS: Mapping[str, type[Kit]] = {
+    **{"dinowm": TokenKit, "dinowm-symmetric": TokenKit},
+    **{"nwm": NavigationKit, "nwm-diffusion": DiffusionKit},
+}
 
 
 def kit_of(model: str) -> type[Kit]:

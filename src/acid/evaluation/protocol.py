@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from acid.data import Episodes
     from acid.tasks import Setup, Task
 
-Split = Literal["select", "test"]
+Split = Literal["select", "test", "confirm"]
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,9 @@ class Protocol:
     budget: int = 50
     seed: int = 0
     episodes: int = 200
-    split: Split = "test"  # λ is chosen on "select" and reported on "test"
+    split: Split = (
+        "test"  # λ is chosen on "select", reported on "test", and tried once more on newly collected "confirm"
+    )
 
     def __post_init__(self) -> None:
         for name in ("goal_offset", "budget", "episodes"):
@@ -114,13 +116,14 @@ class Instances(Sequence[Instance]):
         return self.items[index]
 
 
-def draw_instances(episodes: Episodes, held_out_ids: Sequence[int], task: Task, protocol: Protocol) -> Instances:
+def draw_instances(episodes: Episodes, unseen: Sequence[int], task: Task, protocol: Protocol) -> Instances:
     """Instances for `protocol.episodes`; a smaller number gives a subset of a larger one.
 
-    Every held-out episode is used once before any is used twice.
+    unseen: episodes that nothing was trained on. One half of them is for "select", one for "test"; all for "confirm".
+    Every episode is used once before any is used twice.
     """
     ahead, context = protocol.goal_offset or 0, task.setup.context
-    ids = halves(held_out_ids, task.name)[protocol.split]
+    ids = unseen if protocol.split == "confirm" else halves(unseen, task.name)[protocol.split]
     counts = {e: int(episodes.lengths[e]) - ahead - context + 1 for e in ids}
     starts = starts_in_passes(
         {episode: count for episode, count in counts.items() if count > 0},
@@ -140,7 +143,7 @@ def draw_instances(episodes: Episodes, held_out_ids: Sequence[int], task: Task, 
     if missing:
         found = protocol.episodes - missing
         raise DataError(
-            f"{protocol.episodes} instances were asked for, but the {len(ids)} held-out {protocol.split!r} episodes "
+            f"{protocol.episodes} instances were asked for, but the {len(ids)} unseen {protocol.split!r} episodes "
             f"give {found} ({len(drawn) - found} starts are already solved): ask for fewer or collect more episodes"
         )
     return Instances.among(drawn, protocol.episodes)

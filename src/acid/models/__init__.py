@@ -29,6 +29,7 @@ KINDS: dict[str, Kind] = {
     "pldm": pldm.KIND,
     "pldm-shapes": pldm.SHAPES,
     "dinowm": dinowm.KIND,
+    "dinowm-symmetric": dinowm.KIND,  # another recipe
     "nwm": nwm.KIND,
     "nwm-diffusion": nwm_diffusion.KIND,
 }

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from acid.errors import named
 from acid.tables.compute import COMPUTE
+from acid.tables.confirmation import CONFIRMATION
 from acid.tables.deformable import DEFORMABLE
 from acid.tables.env import ENV
 from acid.tables.idm import IDM
@@ -25,7 +26,7 @@ from acid.tables.verdict import Verdict
 from acid.tables.weighting import WEIGHTING
 
 _ALL = (PLANNING, DEFORMABLE, NAVIGATION, ROBUSTNESS, WEIGHTING, ONE_LAMBDA, SPREAD, LATENCY, EULER_TABLE, SWAP, LIMITS)
-_ALL += (IMAGINATION, ENV, IDM, PROPOSALS, COMPUTE, PARTS_TABLE, SHAPES_TABLE)
+_ALL += (IMAGINATION, ENV, IDM, PROPOSALS, COMPUTE, PARTS_TABLE, SHAPES_TABLE, CONFIRMATION)
 TABLES: Mapping[str, Table] = named(_ALL, "table")
 
 __all__ = [

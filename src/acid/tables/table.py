@@ -50,6 +50,7 @@ class Study:
     options: Mapping[str, float] = field(default_factory=dict)  # of the search, e.g. std_init
     lam: float | None = None  # of its conditions; default: the one that was chosen
     baseline: str = BASELINE  # the condition that the others are compared with
+    split: Split = "test"  # whose problems it is run on
     against: Study | None = None  # whose baseline the conditions are compared with; default: this study's own
 
     @property
@@ -62,8 +63,8 @@ class Study:
         chosen = {**self.sizes, **self.options, **sizes}
         return SearchSpec.usual(self.setup, **chosen, candidates=family, repeats=kit.repeats)
 
-    def protocol(self, episodes: int, split: Split = "test") -> Protocol:
-        usual = Protocol.of(self.setup, episodes=episodes, split=split)
+    def protocol(self, episodes: int, split: Split | None = None) -> Protocol:
+        usual = Protocol.of(self.setup, episodes=episodes, split=split or self.split)
         return usual if self.budget is None else replace(usual, budget=self.budget)
 
 
@@ -259,7 +260,7 @@ class Findings:
         """Of a condition at the chosen λ; none if it was not run."""
         if condition(name).weighted and self.lam(study, name) is None:
             return []
-        path = self._file(study, name, study.spec(), "test", self.lam(study, name))
+        path = self._file(study, name, study.spec(), study.split, self.lam(study, name))
         return counted(self.read(path), starts) if path.exists() else []
 
     def _file(self, study: Study, name: str, spec: SearchSpec, split: Split, lam: float | None) -> Path:
@@ -282,7 +283,7 @@ class Findings:
             baseline = self.rows(reference, reference.baseline)
             for name in study.conditions:
                 rows = self.rows(study, name)
-                key = (study.task, study.model, name, study.spec(), self.lam(study, name))
+                key = (study.task, study.model, name, study.spec(), self.lam(study, name), study.split)
                 if rows and key not in shown:
                     shown.add(key)
                     own = study.model == reference.model and name == reference.baseline

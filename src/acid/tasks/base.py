@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 
 from acid.errors import AcidError, MissingMethodError, ShapeError
+from acid.tasks.symmetry import Symmetry
 
 
 class Behaviour(Protocol):
@@ -62,6 +63,7 @@ class Task(gymnasium.Env[np.ndarray, np.ndarray]):
     episode_steps: ClassVar[int] = 200  # length of a collected episode
     setup: ClassVar[Setup] = Setup()
     state_columns: ClassVar[tuple[tuple[str, ...], ...]] = (("state",),)  # of datasets: those that tell the state
+    symmetries: ClassVar[tuple[Symmetry, ...]] = ()  # under which recorded episodes may be shown again
 
     size: int
 

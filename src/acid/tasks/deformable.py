@@ -17,6 +17,7 @@ from acid.tasks.base import Setup, Task, checked_size
 from acid.tasks.mujoco_task import Quality
 from acid.tasks.particle_scene import ParticleScene
 from acid.tasks.particles import Physics, push
+from acid.tasks.symmetry import Symmetry, quarter_turns
 
 REACH = 4.0  # pushes start and end within ± this, in x and in y
 TOLERANCE = 0.2  # Chamfer distance that counts as success: 1 cm off in either direction, the radius of a grain
@@ -184,6 +185,7 @@ class Rope(Deformable):
     particles: ClassVar[int] = 51
     radius: ClassVar[float] = 0.074
     border: ClassVar[float] = 2.5
+    symmetries: ClassVar[tuple[Symmetry, ...]] = quarter_turns(numbers=3)
     room: ClassVar[float] = 0.5  # for the pusher behind a rope that lies at the border of its reach
 
     def _draw_radii(self, rng: np.random.Generator) -> np.ndarray:
@@ -259,6 +261,7 @@ class Granular(Deformable):
     pitch: ClassVar[float] = 0.23
     radius_range: ClassVar[tuple[float, float]] = (0.085, 0.115)
     border: ClassVar[float] = 2.0  # a board pushes many grains ahead of it
+    symmetries: ClassVar[tuple[Symmetry, ...]] = quarter_turns(numbers=4)
     goal_scale: ClassVar[tuple[float, float]] = (0.6, 0.9)
 
     def _draw_radii(self, rng: np.random.Generator) -> np.ndarray:

@@ -17,9 +17,8 @@ from acid.errors import CheckpointError
 from acid.loop import SettingError, moved
 from acid.models import Batch, FrozenEncoderModel, LearnedWorldModel
 from acid.training.part import Job
+from acid.training.views import Views, views_of
 from acid.types import ActionScaler
-
-MIRROR = (1.0, -1.0, -1.0)  # what a mirror does to a displacement
 
 
 def partition_of(folder: Path, episodes: Episodes, *, any_data: bool = False) -> Partition:
@@ -38,19 +37,16 @@ class Actions(NamedTuple):
 
     table: Tensor  # float32 [rows, a] in environment units; may be NaN where an episode ends
     scaler: ActionScaler
-    mirror: tuple[float, ...] | None  # what a mirror does to an action, where that is known
+    views: Views | None = None  # in which frames are shown besides the recorded one
 
-    def at(self, rows: Tensor, mirrored: Tensor | None = None) -> Tensor:
-        """Rows [B, ...] to actions [B, ..., a] in environment units, mirrored where [B] says so."""
+    def at(self, rows: Tensor, view: Tensor | None = None) -> Tensor:
+        """Rows [B, ...] to actions [B, ..., a] in environment units, as they are in these views [B]."""
         found = self.table[rows]
-        return found if mirrored is None else self.mirrored(found, mirrored)
+        return found if view is None else self.seen(found, view)
 
-    def mirrored(self, actions: Tensor, mirrored: Tensor) -> Tensor:
-        """Actions [B, ..., a], mirrored where [B] says so."""
-        if self.mirror is None:
-            return actions
-        sign = torch.where(mirrored[:, None], self.table.new_tensor(self.mirror), 1.0)
-        return actions * sign.view(len(actions), *[1] * (actions.dim() - 2), -1)
+    def seen(self, actions: Tensor, view: Tensor) -> Tensor:
+        """Recorded actions [B, ..., a] as they are in these views [B]."""
+        return actions if self.views is None else torch.einsum("bij,b...j->b...i", self.views.actions[view], actions)
 
 
 def actions_of(job: Job) -> Actions:
@@ -60,11 +56,11 @@ def actions_of(job: Job) -> Actions:
             raise SettingError(
                 f"a {job.recipe.model} sees every frame; its frameskip is 1, not {job.partition.frameskip}"
             )
-        return Actions(torch.from_numpy(steps_between(job.episodes)), SCALER, MIRROR)
-    if getattr(job.recipe, "mirror", False):
-        raise SettingError(f"mirror=True: it is not known what a mirror does to the actions of a {job.recipe.model}")
-    table = job.episodes.read("action", np.arange(job.episodes.rows)).astype(np.float32, copy=False)
-    return Actions(torch.from_numpy(table), job.partition.scaler, None)
+        table, scaler = torch.from_numpy(steps_between(job.episodes)), SCALER
+    else:
+        recorded = job.episodes.read("action", np.arange(job.episodes.rows)).astype(np.float32, copy=False)
+        table, scaler = torch.from_numpy(recorded), job.partition.scaler
+    return Actions(table, scaler, views_of(job, table.shape[1]))
 
 
 def steps_between(episodes: Episodes) -> np.ndarray:
@@ -75,21 +71,19 @@ def steps_between(episodes: Episodes) -> np.ndarray:
     return steps
 
 
-def encode_rows(job: Job, model: LearnedWorldModel, *, mirror: bool) -> Tensor:
-    """Latents [rows, V, P, D] of frames, as they are and (V = 2) mirrored left to right, kept beside the dataset.
+def encode_rows(job: Job, model: LearnedWorldModel, views: Views | None = None) -> Tensor:
+    """Latents [rows, V, P, D] of every view of the frames, kept beside the dataset.
 
     A frozen encoder's are float16, of all frames, and belong to the encoder, whatever is trained on them. Others are
     those of the cell's finished model, of training episodes only; the other rows are NaN.
     """
-
-    if mirror and model.columns:
-        raise SettingError(f"mirror=True: it is not known what a mirror does to {', '.join(model.columns)}")
+    if views is not None and model.columns:
+        raise SettingError(f"views={views.name}: nobody knows how {', '.join(model.columns)} would be in other views")
 
     def encode(seen: Any) -> Tensor:
-        if model.columns:
+        if views is None:
             return model.encode(moved(seen, job.device))
-        pixels = seen.to(job.device)
-        return torch.cat([model.encode(view) for view in ((pixels, pixels.flip(2)) if mirror else (pixels,))], 1)
+        return torch.cat([model.encode(pixels.to(job.device)) for pixels in views.show(seen)], 1)
 
     known, data = job.partition.fingerprint, Path(job.episodes.path)
     if isinstance(model, FrozenEncoderModel):
@@ -97,15 +91,16 @@ def encode_rows(job: Job, model: LearnedWorldModel, *, mirror: bool) -> Tensor:
     else:
         encoder, ids, batch, dtype = checkpoint.fingerprint(job.cell / "model"), job.partition.train, 512, torch.float32
         known += f" {job.partition.held_out_share} {job.partition.seed}"
-    name = f"{data.stem}.{encoder}{'.mirrored' if mirror else ''}.latents.safetensors"
+    name = f"{data.stem}.{encoder}{'' if views is None else f'.{views.name}'}.latents.safetensors"
+    columns = model.columns if views is None else views.columns
     latents = cached_latents(
         data.with_name(name),
         f"{encoder} {known}",
         lambda: encode_episodes(
-            job.episodes, encode, ids=ids, columns=model.columns, batch=batch, dtype=dtype, progress=job.encoding
+            job.episodes, encode, ids=ids, columns=columns, batch=batch, dtype=dtype, progress=job.encoding
         ),
     )
-    return latents.unflatten(1, (2 if mirror else 1, -1))
+    return latents.unflatten(1, (1 if views is None else len(views), -1))
 
 
 @dataclass(frozen=True)
@@ -117,55 +112,53 @@ class WindowReader:
     actions: Actions
     latents: Tensor | None = None  # [rows, V, P, D]
 
-    def read(self, indices: np.ndarray, mirrored: Tensor | None = None) -> Batch:
-        """The windows with these numbers [B], mirrored where [B] says so."""
+    def read(self, indices: np.ndarray, view: Tensor | None = None) -> Batch:
+        """The windows with these numbers [B], in these views [B]."""
         rows = self.windows.frame_rows(indices)
         if self.latents is None:
             frames = torch.from_numpy(self.episodes.read("pixels", rows))
         else:
-            frames = self.latents_at(rows, mirrored)
-        acted = self.actions.at(torch.from_numpy(self.windows.action_rows(indices)), mirrored)
+            frames = self.latents_at(rows, view)
+        acted = self.actions.at(torch.from_numpy(self.windows.action_rows(indices)), view)
         return Batch(frames, self.actions.scaler.normalise(acted))
 
-    def latents_at(self, rows: np.ndarray, mirrored: Tensor | None = None) -> Tensor:
-        """Latents [B, T, P, D] of rows [B, T], mirrored where [B] says so."""
+    def latents_at(self, rows: np.ndarray, view: Tensor | None = None) -> Tensor:
+        """Latents [B, T, P, D] of rows [B, T], in these views [B]."""
         if self.latents is None:
             raise SettingError("goals are frames of a frozen encoder's latents, which this world model does not have")
-        view = torch.zeros(len(rows), dtype=torch.long) if mirrored is None else mirrored.long()
-        return self.latents[torch.from_numpy(rows), view[:, None]].float()
+        chosen = torch.zeros(len(rows), dtype=torch.long) if view is None else view
+        return self.latents[torch.from_numpy(rows), chosen[:, None]].float()
 
 
 @dataclass(frozen=True)
 class LatentDataset:
-    """The training frames as the cell's world model sees them, episode by episode."""
+    """The training frames as the cell's world model sees them, episode by episode, each in every view."""
 
     model: LearnedWorldModel
     rows: np.ndarray  # [M] of the dataset
     latents: Tensor  # [M, P, D]
     actions: Tensor  # [M, A] blocks in environment units; NaN where a block would leave the episode
-    ids: Tensor  # [M] episode numbers
+    ids: Tensor  # [M] episode numbers, so that all views of an episode are held out together
+    walks: Tensor  # [M] a number for every view of every episode: frames of one walk follow each other
 
 
-def load_latents(job: Job, *, mirror: bool = False, answers: int = 1) -> LatentDataset:
-    """Of every training episode, with `answers` model steps in each block of actions.
-
-    With `mirror`, each episode is followed by its mirrored copy, which has the same number.
-
-    Both are thus held out together, and no transition joins them, because no step leads on from the last frame.
-    """
+def load_latents(job: Job, *, answers: int = 1) -> LatentDataset:
+    """Of every training episode in the views of the recipe, with `answers` model steps in each block of actions."""
     model, actions = job.world_model(), actions_of(job)
     ids, frameskip = job.partition.train, model.scaler.frameskip
-    views = (False, True) if mirror else (False,)
-    pieces = [(job.episodes.rows_of([episode]), view) for episode in ids for view in views]
-    rows = np.concatenate([own for own, _ in pieces])
-    mirrored = torch.from_numpy(np.concatenate([np.full(len(own), view) for own, view in pieces]))
+    count = 1 if actions.views is None else len(actions.views)
+    pieces = [(job.episodes.rows_of([episode]), view) for episode in ids for view in range(count)]
+    rows, view = (torch.from_numpy(np.concatenate(parts)) for parts in zip(
+        *((own, np.full(len(own), view)) for own, view in pieces), strict=True))  # fmt: skip
     acted = (actions.at(torch.from_numpy(own), torch.full((len(own),), view)) for own, view in pieces)
+    lengths = torch.tensor([len(own) for own, _ in pieces])
     return LatentDataset(
         model=model,
-        rows=rows,
-        latents=encode_rows(job, model, mirror=mirror)[torch.from_numpy(rows), mirrored.long()],
+        rows=rows.numpy(),
+        latents=encode_rows(job, model, actions.views)[rows, view],
         actions=torch.cat([_blocks(taken, answers * frameskip) for taken in acted]),
-        ids=torch.from_numpy(np.repeat(ids, len(views) * job.episodes.lengths[ids])),
+        ids=torch.from_numpy(np.repeat(ids, count)).repeat_interleave(lengths),
+        walks=torch.arange(len(pieces)).repeat_interleave(lengths),
     )
 
 

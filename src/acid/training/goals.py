@@ -19,8 +19,8 @@ class GoalReader:
         episodes = contexts.episodes
         self.poses = episodes.read("pose", np.arange(episodes.rows))
 
-    def read(self, indices: np.ndarray, places: np.ndarray, mirrored: Tensor | None = None) -> Batch:
-        """The contexts with these numbers [B], mirrored where [B] says so.
+    def read(self, indices: np.ndarray, places: np.ndarray, view: Tensor | None = None) -> Batch:
+        """The contexts with these numbers [B], in these views [B].
 
         places [B, G], from 0 to 1: where each goal lies between the first and the last frame that it may be, which are
         in reach and inside the context's episode. Going nowhere is a goal too.
@@ -34,7 +34,7 @@ class GoalReader:
         low, high = np.maximum(now - self.reach, first), np.minimum(now + self.reach, last)
         goals = low + (places * (high - low + 1)).astype(np.int64)
         steps = torch.from_numpy(to_local(self.poses[goals], self.poses[now])).float()
-        if mirrored is not None:
-            steps = actions.mirrored(steps, mirrored)
-        frames = self.contexts.latents_at(np.concatenate([seen, goals], 1), mirrored)
+        if view is not None:
+            steps = actions.seen(steps, view)
+        frames = self.contexts.latents_at(np.concatenate([seen, goals], 1), view)
         return Batch(frames, actions.scaler.normalise(steps), torch.from_numpy(goals - now).float())

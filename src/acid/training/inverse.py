@@ -11,7 +11,6 @@ from torch import Tensor
 
 from acid import models
 from acid.errors import look_up
-from acid.loop import SettingError
 from acid.models import LearnedWorldModel
 from acid.training.dataset import LatentDataset, load_latents
 from acid.training.part import Job, Part, Recipe, Trainable
@@ -26,6 +25,7 @@ class VerifierRecipe(Recipe):
     euler_steps: int = 1  # Euler steps of inference
     kind: str = "prefix-suffix"  # kind of network: a name in acid.verifier.flow.NETWORKS
     mirror: bool = False  # learn every episode also mirrored left to right
+    symmetries: bool = False  # learn every episode also under each symmetry of the task
     own_units: bool = False  # normalise actions by their own spread instead of as the world model does
 
 
@@ -42,6 +42,8 @@ SCALES: dict[str, dict[str, Any]] = {
 _LITE_MAP: dict[str, Any] = {"channels": (64, 96)}  # more accurate on our data than 2·P tokens, and much faster
 _NWM: dict[str, Any] = {"euler_steps": 10, "mirror": True, "own_units": True}
 RECIPES: dict[tuple[str, str], dict[str, Any]] = {
+    ("dinowm-symmetric", "paper"): {"symmetries": True},
+    ("dinowm-symmetric", "lite"): _LITE_MAP | {"symmetries": True},
     ("nwm", "paper"): _NWM,
     ("nwm-diffusion", "paper"): _NWM,
     ("nwm-diffusion", "lite"): _NWM | _LITE_MAP,
@@ -64,15 +66,14 @@ def recipe(cls: type[VerifierRecipe], part: str, model: str, scale: str) -> Veri
 def prepare(cls: type[Verifier] | type[Policy], job: Job) -> Trainable:
     recipe = job.recipe
     answers = getattr(recipe, "answers", 1)
-    if recipe.mirror and cls is Policy and answers < recipe.horizon:  # a goal could lie in the mirrored copy
-        raise SettingError(f"mirror=True: answers={answers} must be as many steps as the horizon, {recipe.horizon}")
-    dataset = load_latents(job, mirror=recipe.mirror, answers=answers)
-    table = (_features(dataset.model, dataset.latents, job.device), dataset.actions, dataset.ids)
+    dataset = load_latents(job, answers=answers)
+    table = (_features(dataset.model, dataset.latents, job.device), dataset.actions, dataset.walks)
     frameskip = dataset.model.scaler.frameskip
     if cls is Policy:
         transitions = goal_pairs(*table, horizon=recipe.horizon, frameskip=frameskip)
     else:
         transitions = successive(*table, frameskip=frameskip)
+    transitions = replace(transitions, episode=dataset.ids[transitions.start])
     fitted, fit = cls.prepare(
         transitions,
         training=recipe.loop,

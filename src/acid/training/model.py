@@ -31,6 +31,7 @@ REACH = 64
 @dataclass(frozen=True)
 class ModelRecipe(SplittingRecipe):
     mirror: bool = False  # show every window as often mirrored left to right
+    symmetries: bool = False  # show every window as often under each symmetry of the task
     goals: int = 0  # frames to predict from each context, drawn anew each time; 0: the frame that follows
     reach: int = REACH  # how many frames ahead or behind a goal is at most
 
@@ -55,6 +56,7 @@ _JEPA_PAPER: dict[str, Any] = {
 _LEWM_LITE = LeWMLossConfig(sigreg=0.07, projections=256, pooled=True, alignment=1.0, inverse=1.0)
 _PLDM_LITE = PLDMLossConfig(variance_in_time=0.0, pooled=True, alignment=1.0, inverse=1.0)
 _TOKEN_LOOP = LoopConfig(steps=6_000, batch_size=64, learning_rate=1e-3, weight_decay=1e-2, warmup=0.03)
+_DINOWM_PAPER: dict[str, Any] = {"loop": LoopConfig(steps=60_000, batch_size=32, learning_rate=5e-4, weight_decay=1e-2)}
 # As published but for the number of steps, which NWM and CompACT count in epochs: the authors of NWM plan with step
 # 100 000. Batches are theirs too: 16 contexts on each of 64 GPUs; CompACT tells of 32 on each.
 _NWM_PAPER = LoopConfig(batch_size=256, learning_rate=1e-4, warmup=0.0, schedule="constant", ema=0.9999)
@@ -70,8 +72,10 @@ RECIPES: dict[tuple[str, str], dict[str, Any]] = {
     ("pldm", "paper"): _JEPA_PAPER,
     ("pldm", "lite"): _JEPA_LITE | {"loss": _PLDM_LITE},
     ("pldm-shapes", "lite"): _JEPA_LITE | {"loss": _PLDM_LITE},
-    ("dinowm", "paper"): {"loop": LoopConfig(steps=60_000, batch_size=32, learning_rate=5e-4, weight_decay=1e-2)},
+    ("dinowm", "paper"): _DINOWM_PAPER,
     ("dinowm", "lite"): _LITE | {"loop": _TOKEN_LOOP},
+    ("dinowm-symmetric", "paper"): _DINOWM_PAPER | {"symmetries": True},
+    ("dinowm-symmetric", "lite"): _LITE | {"loop": replace(_TOKEN_LOOP, steps=12_000), "symmetries": True},
     ("nwm", "paper"): {"loop": _NWM_PAPER_LOOP, "goals": 4},
     ("nwm", "lite"): _LITE | {"loop": replace(_TOKEN_LOOP, steps=8_000), "mirror": True},
     ("nwm-diffusion", "paper"): {"loop": _DIFFUSION_PAPER_LOOP, "goals": 4},
@@ -93,9 +97,9 @@ def prepare(job: Job) -> Trainable:
     if isinstance(model, FrozenEncoderModel):
         rows = job.episodes.rows_of(job.partition.train)
         model.fit_encoder(lambda count: job.pixels(spread(rows, count)).to(job.device))
-        latents = encode_rows(job, model, mirror=recipe.mirror)
-    elif recipe.mirror:
-        raise SettingError(f"mirror=True needs latents of a frozen encoder, which a {recipe.model} does not have")
+        latents = encode_rows(job, model, actions.views)
+    elif actions.views is not None:
+        raise SettingError(f"mirror and symmetries need a frozen encoder, which a {recipe.model} does not have")
     drawing = model if isinstance(model, VideoModel) else None
     if recipe.goals and drawing is None:
         raise SettingError(f"goals={recipe.goals}: a {recipe.model} predicts what follows at once; leave goals at 0")
@@ -115,12 +119,13 @@ def prepare(job: Job) -> Trainable:
 
     def read(step: int) -> Batch:
         chosen, size = distributed.share(order.indices(step)), recipe.loop.batch_size
-        random, mirrored = np.random.default_rng([recipe.loop.seed, step]), None
-        if recipe.mirror:
-            mirrored = torch.from_numpy(distributed.share(random.random(size) < 0.5))
+        random, view = np.random.default_rng([recipe.loop.seed, step]), None
+        if actions.views is not None:
+            drawn = (len(actions.views) * (1 - random.random(size))).astype(np.int64).clip(max=len(actions.views) - 1)
+            view = torch.from_numpy(distributed.share(drawn))
         if goals is None:
-            return frames.read(chosen, mirrored)
-        return goals.read(chosen, distributed.share(random.random((size, recipe.goals))), mirrored)
+            return frames.read(chosen, view)
+        return goals.read(chosen, distributed.share(random.random((size, recipe.goals))), view)
 
     def measure() -> dict[str, Any]:
         found = validate(model, loss, tested) if drawing is None else validate_pictures(drawing, tested)

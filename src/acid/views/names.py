@@ -4,7 +4,8 @@ from __future__ import annotations
 
 _NAMES = {
     **{"lewm": "Le-WM", "lewm-shapes": "Le-WM with shapes", "pldm": "PLDM", "pldm-shapes": "PLDM with shapes"},
-    **{"dinowm": "DINO-WM", "nwm": "NWM", "nwm-diffusion": "NWM with diffusion"},
+    **{"dinowm": "DINO-WM", "dinowm-symmetric": "DINO-WM with symmetries", "nwm": "NWM"},
+    "nwm-diffusion": "NWM with diffusion",
     **{"cube": "Cube", "reacher": "Reacher", "pusht": "Push-T", "rope": "Rope", "granular": "Granular"},
     "navigation": "Navigation",
 }
