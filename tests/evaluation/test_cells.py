@@ -105,6 +105,26 @@ def test_solved_starts_are_played_for_the_table_and_not_for_choosing_lambda():
     assert not any(i.solved for i in found["select"])
 
 
+def test_problems_to_confirm_with_come_from_another_dataset(tmp_path: Path):
+    """Collected episodes are the same for the same seed, however many they are."""
+    folder = copied("reacher", "lewm", tmp_path / "cell")
+    cell, protocol = Cell("reacher", "lewm", folder), Protocol(episodes=8, split="confirm")
+    for seed, trained in ((0, True), (1, False)):
+        data = tmp_path / f"{seed}.h5"
+        states = np.cumsum(np.random.default_rng(seed).normal(size=(4, 40, 6)), 1)
+        collection = json.dumps({"task": "reacher", "episodes": 4, "seed": seed, "size": 8})
+        with EpisodeWriter(data, attributes={"collection": collection}) as writer:
+            for walk in states:
+                writer.write({"action": np.zeros((40, 2), np.float32), "state": walk})
+        if trained:
+            with pytest.raises(DataError, match="or shares its episodes; the split 'confirm' needs new ones, e.g. of"):
+                cell.draw(data, protocol)
+        else:
+            drawn = cell.draw(data, protocol)
+            assert {instance.episode for instance in drawn} == {0, 1, 2, 3}  # no half is kept for something else
+            assert [i.id for i in cell.instances(protocol)] == [i.id for i in drawn.unsolved]
+
+
 def test_a_lambda_of_the_users_own_comes_first_and_the_package_stays(tmp_path: Path):
     cell, acid = Cell("reacher", "lewm", user=tmp_path), condition("acid")
     shipped_lambdas = dict(cell.lambdas)
