@@ -95,10 +95,14 @@ def test_what_cannot_be_shown_is_refused(pushes: Path, tmp_path: Path) -> None:
         actions_of(replace(work, episodes=_with_actions(tmp_path / "three.h5", 3)))
     with pytest.raises(DataError, match="no column 'state', which frames under a symmetry are drawn from"):
         actions_of(replace(work, episodes=_with_actions(tmp_path / "four.h5", 4)))
+    state = {"state": work.episodes.read("state", np.arange(3))}
+    with pytest.raises(DataError, match=r"frames of .*other\.h5 are not what rope draws of their states"):
+        actions_of(replace(work, episodes=_with_actions(tmp_path / "other.h5", 4, state)))
 
 
-def _with_actions(path: Path, size: int) -> Episodes:
+def _with_actions(path: Path, size: int, more: dict[str, np.ndarray] | None = None) -> Episodes:
+    """One episode of white frames."""
     with EpisodeWriter(path) as writer:
-        frames = np.zeros((3, toys.SIDE, toys.SIDE, 3), np.uint8)
-        writer.write({"pixels": frames, "action": np.zeros((3, size), np.float32)})
+        frames = np.full((3, toys.SIDE, toys.SIDE, 3), 255, np.uint8)
+        writer.write({"pixels": frames, "action": np.zeros((3, size), np.float32), **(more or {})})
     return Episodes(path)

@@ -21,12 +21,13 @@ from acid.tables.robustness import ROBUSTNESS
 from acid.tables.shapes import SHAPES_TABLE
 from acid.tables.spread import SPREAD
 from acid.tables.studies import EULER_TABLE, LIMITS, ONE_LAMBDA, SWAP
+from acid.tables.symmetries import SYMMETRIES
 from acid.tables.table import Choice, Claim, Column, Findings, Line, Options, Study, Table
 from acid.tables.verdict import Verdict
 from acid.tables.weighting import WEIGHTING
 
 _ALL = (PLANNING, DEFORMABLE, NAVIGATION, ROBUSTNESS, WEIGHTING, ONE_LAMBDA, SPREAD, LATENCY, EULER_TABLE, SWAP, LIMITS)
-_ALL += (IMAGINATION, ENV, IDM, PROPOSALS, COMPUTE, PARTS_TABLE, SHAPES_TABLE, CONFIRMATION)
+_ALL += (IMAGINATION, ENV, IDM, PROPOSALS, COMPUTE, PARTS_TABLE, SHAPES_TABLE, SYMMETRIES, CONFIRMATION)
 TABLES: Mapping[str, Table] = named(_ALL, "table")
 
 __all__ = [

@@ -116,7 +116,7 @@ def _better(line: Line) -> str:
     return f"{100 * fmean(row.final_error < other[row.pair] for row in line.rows if row.pair in other):.0f}%"
 
 
-def _missed(line: Line) -> str:
+def missed(line: Line) -> str:
     """The share of pushes that moved nothing."""
     return f"{100 * sum(row.missed_steps or 0 for row in line.rows) / sum(row.steps for row in line.rows):.0f}%"
 
@@ -128,7 +128,7 @@ def _mean_error(line: Line, *, imagined: bool) -> str:
     return f"{fmean(e for row in line.rows for e in (row.imagined_errors if imagined else row.errors)):.3f}"
 
 
-def _candidates(line: Line) -> str:
+def candidates(line: Line) -> str:
     search = line.rows[0].search
     return "-" if search is None else f"{search.budget}{' near' if 'near' in search.options else ''}"
 
@@ -268,11 +268,11 @@ DEFORMABLE = Table(
         Column("plan", lambda line: str(_horizon(line.study))),
         columns.CONDITION,
         columns.LAMBDA,
-        Column("candidates", _candidates),
+        Column("candidates", candidates),
         columns.N,
         *columns.compared("chamfer", "final Chamfer"),
         Column("better on", _better),
-        Column("missed pushes", _missed),
+        Column("missed pushes", missed),
         Column("imagined", lambda line: _mean_error(line, imagined=True)),
         Column("executed", lambda line: _mean_error(line, imagined=False)),
         Column("published", _published),

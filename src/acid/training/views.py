@@ -18,6 +18,8 @@ from acid.loop import SettingError
 from acid.tasks.symmetry import Symmetry
 from acid.training.part import Job
 
+ALIKE = 1.0  # of 255: frames of one state by two machines differ by less
+
 
 @dataclass(frozen=True)
 class Views:
@@ -62,16 +64,29 @@ def _symmetric(job: Job, size: int) -> Views:
         )
     if "state" not in job.episodes.columns:
         raise DataError(f"{job.episodes.path} has no column 'state', which frames under a symmetry are drawn from")
+    drawing = Drawing(job.task, job.episodes, known)
+    drawing.check()
     matrices = torch.from_numpy(np.stack([np.eye(size), *(symmetry.action for symmetry in known)])).float()
-    return Views("symmetric", matrices, Drawing(job.task, job.episodes, known), ("state",))
+    return Views("symmetric", matrices, drawing, ("state",))
 
 
 class Drawing:
     """Draws recorded states again under symmetries."""
 
     def __init__(self, task: str, episodes: Episodes, symmetries: Sequence[Symmetry]) -> None:
-        self._task, self._size = task, episodes.shape("pixels")[0]
+        self._task, self._episodes, self._size = task, episodes, episodes.shape("pixels")[0]
         self._symmetries = symmetries
+
+    def check(self) -> None:
+        """A DataError if recorded frames look otherwise than the task draws them, as those of another simulator do."""
+        recorded, state = (self._episodes.read(name, np.array([0]))[0] for name in ("pixels", "state"))
+        with closing(tasks.make(self._task, size=self._size)) as task:
+            away = np.abs(_draw(task, state).astype(np.int16) - recorded).mean()
+        if away > ALIKE:
+            raise DataError(
+                f"frames of {self._episodes.path} are not what {self._task} draws of their states ({away:.1f} of 255 "
+                "away on average), so frames under a symmetry would be of another kind; train without symmetries"
+            )
 
     def __call__(self, seen: dict[str, Tensor]) -> Sequence[Tensor]:
         """{"pixels": [M, S, S, 3], "state": [M, S]} to the pixels of each view."""
