@@ -12,7 +12,7 @@ from acid.report.style import Look
 from acid.tables import columns
 from acid.tables.names import called
 from acid.tables.planning import MODELS, TASKS
-from acid.tables.proposals import CANDIDATES, FEEDBACK, LOOKS_AFTER, SIZES, STD, TINY, candidates_of
+from acid.tables.proposals import FEEDBACK, SEARCHED, SIZES, STD, TINY, candidates_of
 from acid.tables.table import Claim, Findings, Line, Study, Table
 from acid.tables.verdict import Verdict, judge_gains
 
@@ -104,11 +104,7 @@ COMPUTE = Table(
     columns=(
         columns.MODEL,
         columns.TASK,
-        columns.CONDITION,
-        LOOKS_AFTER,
-        columns.LAMBDA,
-        CANDIDATES,
-        columns.N,
+        *SEARCHED,
         *columns.compared("success", "success", share=True, against="Original N 300"),
     ),
     texts=3,

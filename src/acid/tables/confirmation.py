@@ -12,7 +12,7 @@ from acid.tables import columns
 from acid.tables.compute import MIDDLE
 from acid.tables.names import called_cell
 from acid.tables.parts import CHOICE as PARTS_CHOICE
-from acid.tables.proposals import CANDIDATES, FEEDBACK, LOOKS_AFTER, STD, TINY
+from acid.tables.proposals import FEEDBACK, SEARCHED, STD, TINY
 from acid.tables.table import Choice, Claim, Findings, Study, Table
 from acid.tables.verdict import Verdict, judge_gains
 
@@ -134,11 +134,7 @@ CONFIRMATION = Table(
     columns=(
         columns.MODEL,
         columns.TASK,
-        columns.CONDITION,
-        LOOKS_AFTER,
-        columns.LAMBDA,
-        CANDIDATES,
-        columns.N,
+        *SEARCHED,
         *columns.compared("success", "success", share=True, against="Original N 300"),
     ),
     texts=3,

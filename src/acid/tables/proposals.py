@@ -61,6 +61,7 @@ def candidates_of(line: Line) -> float:
 
 LOOKS_AFTER = Column("looks after", looks_after)
 CANDIDATES = Column("candidates", lambda line: f"{candidates_of(line):.0f}" if line.rows[0].search else "-")
+SEARCHED = (columns.CONDITION, LOOKS_AFTER, columns.LAMBDA, CANDIDATES, columns.N)  # how a line was planned
 
 
 PROPOSALS = Table(

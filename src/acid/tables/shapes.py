@@ -10,7 +10,7 @@ from acid.tables import columns
 from acid.tables.compute import MIDDLE
 from acid.tables.names import called_cell
 from acid.tables.planning import CHOICE as USUAL_CHOICE
-from acid.tables.proposals import CANDIDATES, FEEDBACK, LOOKS_AFTER, STD
+from acid.tables.proposals import FEEDBACK, SEARCHED, STD
 from acid.tables.table import Choice, Claim, Findings, Study, Table
 from acid.tables.verdict import Verdict, judge_gains
 
@@ -85,11 +85,7 @@ SHAPES_TABLE = Table(
     columns=(
         columns.TASK,
         columns.MODEL,
-        columns.CONDITION,
-        LOOKS_AFTER,
-        columns.LAMBDA,
-        CANDIDATES,
-        columns.N,
+        *SEARCHED,
         *columns.compared("success", "success", share=True, against="Original with the usual model"),
     ),
     texts=3,
