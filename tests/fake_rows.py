@@ -8,7 +8,7 @@ from typing import Any
 from acid.evaluation import Row, RowFile, SearchSpec
 
 SPEC = SearchSpec("cem", 300, 30, 30)
-SAME = {"checkpoints": {"model": "aaa"}, "goal_offset_steps": 25, "budget_steps": 50}
+SAME = {"checkpoints": {"model": "aaa"}, "precision": "float32", "goal_offset_steps": 25, "budget_steps": 50}
 
 
 def row(number: int = 0, **changes: Any) -> Row:

@@ -117,7 +117,7 @@ def test_problems_to_confirm_with_come_from_another_dataset(tmp_path: Path):
             for walk in states:
                 writer.write({"action": np.zeros((40, 2), np.float32), "state": walk})
         if trained:
-            with pytest.raises(DataError, match="or shares its episodes; the split 'confirm' needs new ones"):
+            with pytest.raises(DataError, match="the split 'confirm' needs new ones"):
                 cell.draw(data, protocol)
         else:
             drawn = cell.draw(data, protocol)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import gymnasium
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from evaluation_fakes import Line, PathLine
 from acid.errors import AcidError
 from acid.evaluation import Protocol, as_task
 from acid.evaluation.environments import draw_from_environment
+from acid.evaluation.protocol import Split
 
 
 class Point(gymnasium.Env):
@@ -126,6 +129,15 @@ def test_starts_come_from_resets_and_goals_from_acting_at_random():
     for other in (Protocol(4, episodes=5, split="select"), Protocol(4, episodes=5, seed=1)):
         assert not {i.id for i in draw_from_environment(task, other)} & {i.id for i in drawn}
     assert [i.id for i in draw_from_environment(task, Protocol(4, episodes=3))] == [i.id for i in drawn[:3]]
+
+
+def test_splits_share_no_problem():
+    task = as_task(Point(), observe=see, success=lambda state, goal: np.abs(state - goal).max() < 0.5)
+    starts = [
+        {tuple(i.start_state) for i in draw_from_environment(task, Protocol(goal_offset=4, episodes=5, split=split))}
+        for split in get_args(Split)
+    ]
+    assert len(set.union(*starts)) == 15
 
 
 def test_instances_are_named_by_their_states():

@@ -244,6 +244,24 @@ def test_one_run_answers_to_the_strict_and_to_the_papers_protocol(tmp_path: Path
     assert paper == {"original": (6, round(3 / 6, 6), "paper"), "acid": (6, round(5 / 6, 6), "paper")}
 
 
+def test_the_papers_protocol_counts_the_first_draws_of_every_seed(tmp_path: Path):
+    made = [
+        row(draw, condition="original", lam=None, seed=seed, solved_at_start=draw == 1, success=draw == 1)
+        for seed in (0, 1)
+        for draw in range(4)  # three strict episodes each, and one start that is solved
+    ]
+    keep(tmp_path / "line" / "m" / "test" / "original.jsonl", made)
+    (found,) = summarise(tmp_path, starts="paper")
+    assert (found.n, found.mean) == (6, 1 / 3)
+
+
+@pytest.mark.parametrize("split", ["select", "confirm"])
+def test_solved_starts_are_kept_for_the_test_split_alone(tmp_path: Path, split: str):
+    write(tmp_path, "original", [0, 1], search=BIG, split=split)
+    with pytest.raises(DataError, match=f"are not kept for the split '{split}'; count strict ones"):
+        summarise(tmp_path, split=split, starts="paper")
+
+
 def test_rows_of_several_revisions_are_named():
     clean = [row(k, condition="original", lam=None) for k in range(3)]
     assert mixed_revisions(clean) == []

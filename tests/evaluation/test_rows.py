@@ -167,7 +167,9 @@ def test_a_broken_line_in_the_middle_is_named(tmp_path: Path):
         read_rows([path])
 
 
-@pytest.mark.parametrize("changes", [{"checkpoints": {"model": "bbb"}}, {"budget_steps": 60}])
+@pytest.mark.parametrize(
+    "changes", [{"checkpoints": {"model": "bbb"}}, {"budget_steps": 60}, {"precision": "bfloat16"}]
+)
 def test_rows_of_other_checkpoints_or_rules_are_refused(tmp_path: Path, changes):
     path = tmp_path / "rows.jsonl"
     with RowFile(path, SAME) as rows:

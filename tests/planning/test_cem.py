@@ -137,8 +137,9 @@ def test_near_goes_on_around_the_best_candidate_where_the_mean_of_the_elites_is_
     assert ((near.abs() - 1).abs() < 0.1).all()
     assert (near < 0).all()
     assert not torch.equal(near, usual)
-    with pytest.raises(PlanningError, match="near must not be negative"):
-        CEM(near=-0.1)
+    for near in (-0.1, 0.0, float("inf")):
+        with pytest.raises(PlanningError, match="near must be positive and finite"):
+            CEM(near=near)
     with pytest.raises(PlanningError, match=r"near=0.1 needs 2 or more iterations"):
         CEM(iterations=1, near=0.1)
 

@@ -73,6 +73,21 @@ def test_the_policy_acts_on_what_its_own_actions_lead_to() -> None:
     torch.testing.assert_close(proposed.sum(1), GOAL - START)  # it arrives
 
 
+def test_what_was_done_before_is_told_to_the_model() -> None:
+    told: list[Tensor] = []
+
+    class Remembering(Line):
+        def rollout(self, latent: Tensor, actions: Tensor, past_actions: Tensor | None = None) -> Tensor:
+            assert past_actions is not None
+            told.append(past_actions)
+            return super().rollout(latent[:, -1], actions)
+
+    start, past = START[:, None, None].expand(-1, 2, -1, -1), torch.ones(2, 1, 1)
+    PolicyProposal(Halfway())(Remembering(), Problem(start, GOAL[:, None], past), 4, Streams.of(0, 2))
+    assert len(told) == 3
+    assert all(one is past for one in told)
+
+
 def test_a_goal_may_be_farther_away_than_the_plan_looks() -> None:
     policy = Halfway()
     PolicyProposal(policy, left=3)(Line(), Problem(START[:, None], GOAL[:, None]), 2, Streams.of(0, 2))

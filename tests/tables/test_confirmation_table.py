@@ -39,7 +39,7 @@ def test_every_finding_is_judged_in_each_cell_and_over_all(findings: Findings) -
     assert str(told(findings)).startswith("confirmed")
     pooled = over_all(findings, NAMES[0])
     assert pooled is not None
-    assert (pooled.n, pooled.difference) == (N * len(CELLS), 0)
+    assert (pooled.n, pooled.difference) == (N * 3, 0)  # a problem counts once, although two models were tested on it
     text = write(findings)
     assert {row[0] for row in cells(text)} >= set(NAMES)
     (forest,) = CONFIRMATION.show(findings)

@@ -17,6 +17,7 @@ from acid.errors import DataError
 from acid.loop import SettingError
 from acid.models import patch_encoders
 from acid.tasks.collect import record_episode
+from acid.tasks.deformable import Rope
 from acid.training import fit
 from acid.training.dataset import actions_of, encode_rows, load_latents
 from acid.training.part import Job
@@ -95,9 +96,31 @@ def test_what_cannot_be_shown_is_refused(pushes: Path, tmp_path: Path) -> None:
         actions_of(replace(work, episodes=_with_actions(tmp_path / "three.h5", 3)))
     with pytest.raises(DataError, match="no column 'state', which frames under a symmetry are drawn from"):
         actions_of(replace(work, episodes=_with_actions(tmp_path / "four.h5", 4)))
-    state = {"state": work.episodes.read("state", np.arange(3))}
-    with pytest.raises(DataError, match=r"frames of .*other\.h5 are not what rope draws of their states"):
-        actions_of(replace(work, episodes=_with_actions(tmp_path / "other.h5", 4, state)))
+    white = _with_actions(tmp_path / "other.h5", 4, {"state": work.episodes.read("state", np.arange(3))})
+    with pytest.raises(DataError, match=r"row 0 of .*other\.h5 is not what the task draws of its state"):
+        actions_of(replace(work, episodes=white))
+
+
+def test_states_of_other_frames_are_noticed(pushes: Path, tmp_path: Path) -> None:
+    """A column that is one row late differs from what is drawn by few pixels."""
+    found, shifted = Episodes(pushes), tmp_path / "late.h5"
+    with EpisodeWriter(shifted) as writer:
+        for number in range(len(found)):
+            episode = {name: found.episode(number)[name] for name in ("pixels", "action", "state")}
+            writer.write({**episode, "state": np.roll(episode["state"], 1, axis=0)})
+    with pytest.raises(DataError, match="is not what the task draws of its state"):
+        actions_of(replace(job("model", tmp_path, pushes), episodes=Episodes(shifted)))
+
+
+def test_other_symmetries_are_encoded_anew(pushes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit(small("model", NAME), pushes, tmp_path, task="rope")
+    work = job("verifier", tmp_path, pushes)
+    model = work.world_model()
+    before = encode_rows(work, model, actions_of(work).views)
+    monkeypatch.setattr(Rope, "symmetries", Rope.symmetries[1:])
+    after = encode_rows(work, model, actions_of(work).views)
+    assert after.shape[1] == 3
+    assert torch.equal(after, before[:, [0, 2, 3]])
 
 
 def _with_actions(path: Path, size: int, more: dict[str, np.ndarray] | None = None) -> Episodes:

@@ -120,11 +120,11 @@ class Cell:
 
     def _all_of(self, episodes: Episodes) -> Sequence[int]:
         """Every episode of another dataset than the cell's own."""
-        trained_on = self.stored("model").metadata.get("data", {})
-        if origin(trained_on) == origin(episodes.attributes):
+        if may_share(self.stored("model").metadata, episodes):
             raise DataError(
-                f"{episodes.path} is what {self.root / 'model'} was trained on, or shares its episodes; the split "
-                f"'confirm' needs new ones, e.g. of `acid collect {self.task} --seed 1 --out NEW.h5`"
+                f"{episodes.path} may share episodes with what {self.root / 'model'} was trained on, as far as both "
+                "tell where they are from; the split 'confirm' needs new ones, e.g. of "
+                f"`acid collect {self.task} --seed 1 --out NEW.h5`"
             )
         return range(len(episodes))
 
@@ -349,13 +349,32 @@ class Bench:
         return Provenance(own)
 
 
-def origin(attributes: Mapping[str, Any]) -> Any:
-    """What two datasets have in common if they share episodes: collected ones the task and the seed."""
+def may_share(metadata: Mapping[str, Any], episodes: Episodes) -> bool:
+    """Whether a dataset may share episodes with the one that a checkpoint was trained on, by what both tell of it.
+
+    Collected ones do if task and seed are the same, however many episodes there are. Others do if they are from the
+    same place, however frames were cut and scaled; those that do not say where from, unless their contents differ.
+    """
+    from acid.data.partition import fingerprint
+
+    trained_on, known = metadata.get("data", {}), metadata.get("partition", {}).get("fingerprint")
+    ours, theirs = (_collection(attributes) for attributes in (episodes.attributes, trained_on))
+    if ours or theirs:
+        return ours == theirs
+    here, there = (
+        {name: value for name, value in attributes.items() if name not in ("size", "camera")}
+        for attributes in (episodes.attributes, trained_on)
+    )
+    return here == there and (bool(here) or known in (None, fingerprint(episodes)))
+
+
+def _collection(attributes: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Task and seed of a collected dataset; nothing for another one."""
     try:
         collection = json.loads(attributes["collection"])
         return collection["task"], collection["seed"]
     except (KeyError, TypeError, ValueError):
-        return dict(attributes)
+        return ()
 
 
 def shipped() -> list[str]:

@@ -115,6 +115,9 @@ def as_task(
     )
 
 
+STREAMS = {"select": 0, "test": 1, "confirm": 2}  # of random numbers, so that splits share no problem
+
+
 def draw_from_environment(task: Task, protocol: Protocol) -> Instances:
     """Starts from resets; goals that random actions reach from there, or that the task draws by itself.
 
@@ -128,7 +131,7 @@ def draw_from_environment(task: Task, protocol: Protocol) -> Instances:
     for draw in range(20 * protocol.episodes):
         if len(drawn) == protocol.episodes:
             break
-        rng = np.random.default_rng([protocol.seed, draw, protocol.split == "test"])
+        rng = np.random.default_rng([protocol.seed, draw, STREAMS[protocol.split]])
         task.reset(seed=int(rng.integers(2**31)))
         start = task.get_state()
         goal = task.draw_goal(rng) if protocol.goal_offset is None else _wander(task, protocol.goal_offset, rng)

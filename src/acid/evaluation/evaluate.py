@@ -151,7 +151,7 @@ def share_work(contenders: Sequence[Contender]) -> list[tuple[Contender, ...]]:
     for number, contender in enumerate(contenders):
         key: Any = number
         if isinstance(contender, CellContender) and contender.pooled:
-            key = (contender.cell, contender.spec, condition(contender.condition).proposes)
+            key = (contender.cell, contender.spec, *contender.computing, condition(contender.condition).proposes)
         groups.setdefault(key, []).append(contender)
     return [tuple(group) for group in groups.values()]
 

@@ -78,9 +78,15 @@ class CellContender:
         return chosen.search_of(self.spec) if chosen.searches else None
 
     def open(self, protocol: Protocol, others: Sequence[Contender], benches: dict[Any, Bench]) -> Opened:
-        bench = benches.setdefault((self.cell, self.search or self.spec), self._bench(protocol, [*others, self]))
+        key = (self.cell, self.search or self.spec, *self.computing)
+        bench = benches.setdefault(key, self._bench(protocol, [*others, self]))
         chosen = condition(self.condition)
         return Opened(chosen.build(bench, self.lam), bench.provenance(chosen), bench.model.observation_size)
+
+    @property
+    def computing(self) -> tuple[str, str, bool]:
+        """Where and how its networks compute."""
+        return self.device, self.precision, self.compile
 
     def check(self, protocol: Protocol) -> None:
         """Complain before the work begins."""
@@ -176,8 +182,8 @@ class Job:
 
     def _open_files(self, stack: contextlib.ExitStack, opened: Sequence[Opened]) -> list[RowFile]:
         return [
-            stack.enter_context(RowFile(path, self._same(one.provenance), fresh=self.fresh))
-            for path, one in zip(self.files, opened, strict=True)
+            stack.enter_context(RowFile(path, self._same(contender, one.provenance), fresh=self.fresh))
+            for path, contender, one in zip(self.files, self.contenders, opened, strict=True)
         ]
 
     def _missing(self, files: Sequence[RowFile], instances: Sequence[Instance]) -> list[Key]:
@@ -214,8 +220,9 @@ class Job:
     def _key(self, contender: Contender, instance: Instance) -> Key:
         return (*self._group(contender), self.protocol.seed, instance.id)
 
-    def _same(self, provenance: Provenance) -> Mapping[str, Any]:
+    def _same(self, contender: Contender, provenance: Provenance) -> Mapping[str, Any]:
         return {
+            "precision": getattr(contender, "precision", "float32"),
             "checkpoints": dict(provenance.checkpoints),
             "goal_offset_steps": self.protocol.goal_offset,
             "budget_steps": self.protocol.budget,
@@ -259,7 +266,7 @@ class Job:
             pool=episode.pool,
             revision=provenance.revision,
             versions=dict(provenance.versions),
-            **self._same(provenance),
+            **self._same(contender, provenance),
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -117,7 +117,12 @@ def choose_lambda(summaries: Iterable[Summary], model: str, name: str, *, task: 
 def counted(rows: Group, starts: Starts) -> Group:
     """The rows of one condition that count by a protocol."""
     strict = [row for row in rows if not row.solved_at_start]
-    return strict if starts == "strict" else [row for row in rows if row.draw < len(strict)]
+    if starts == "strict":
+        return strict
+    if other := {row.split for row in rows} - {"test"}:
+        raise DataError(f"starts that are solved already are not kept for the split {min(other)!r}; count strict ones")
+    first = Counter(row.seed for row in strict)  # of every seed's draws
+    return [row for row in rows if row.draw < first[row.seed]]
 
 
 def grouped(rows: Iterable[Row]) -> dict[Key, Group]:

@@ -16,7 +16,7 @@ from acid.files import GrowingFile, check_name, claim, clipped, parse_json, read
 
 SCHEMA = 2
 # Rows that differ in one of these answer different questions and must not be averaged.
-SAME_IN_A_FILE = ("checkpoints", "goal_offset_steps", "budget_steps")
+SAME_IN_A_FILE = ("checkpoints", "precision", "goal_offset_steps", "budget_steps")
 Key = tuple[Any, ...]
 
 
@@ -64,6 +64,7 @@ class Row:
     pool: Mapping[str, float] = field(default_factory=dict)  # rank correlations inside a pool of candidates
     # Made by what
     checkpoints: Mapping[str, str] = field(default_factory=dict)  # fingerprints by part
+    precision: str = "float32"  # that the networks computed in: float32, bfloat16 or mixed
     revision: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     schema: int = SCHEMA

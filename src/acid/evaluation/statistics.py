@@ -152,7 +152,8 @@ def bootstrap_rank_correlation(
 
 def percentile_interval(found: np.ndarray, n: int) -> Interval:
     """Of a number found of n things, [0], and of resamples of them, [1:]."""
-    low, high = np.quantile(found[1:], [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    ends = [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]
+    low, high = np.quantile(found[1:], ends, method="linear" if np.isfinite(found).all() else "nearest")
     return Interval(n, float(found[0]), float(low), float(high))
 
 

@@ -40,10 +40,12 @@ class CEM:
     def __post_init__(self) -> None:
         check_counts(iterations=self.iterations)
         check_elites(self.elites, self.samples)
-        check_not_negative(tolerance=self.tolerance, near=self.near or 0.0)
+        check_not_negative(tolerance=self.tolerance)
         if self.near is not None and self.iterations < 2:
             raise PlanningError(f"near={self.near} needs 2 or more iterations: the search goes on there in the second")
         check_std(self.std_init)
+        if self.near is not None:
+            check_std(self.near, "near")
 
     def run(self, objective: Objective, start: Start, streams: Streams) -> Outcome:
         def step(proposal: Gaussian, rows: Rows, iteration: int) -> tuple[Gaussian, Ranking]:

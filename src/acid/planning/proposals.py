@@ -83,6 +83,7 @@ class PolicyProposal:
         goal, latent = (
             self._seen(x)[:, None].expand(-1, count, -1, -1).flatten(0, 1) for x in (problem.goal, problem.now)
         )
+        past = {} if problem.past_actions is None else {"past_actions": problem.past_actions}
         actions: list[Tensor] = []
         while len(actions) < horizon:
             left = min(max(horizon, self.left) - len(actions), self.policy.horizon)
@@ -92,7 +93,8 @@ class PolicyProposal:
             several = answer[:, None] if self.units is None else self.units(answer)
             actions += several.unflatten(0, (-1, count)).unbind(2)
             if len(actions) < horizon:
-                latent = self._seen(model.rollout(problem.start, torch.stack(actions, 2))[:, :, -1].flatten(0, 1))
+                imagined = model.rollout(problem.start, torch.stack(actions, 2), **past)
+                latent = self._seen(imagined[:, :, -1].flatten(0, 1))
         plans = torch.stack(actions[:horizon], 2)
         return plans if self.variables is None else self.variables(plans)
 

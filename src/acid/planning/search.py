@@ -258,7 +258,7 @@ def check_not_negative(**values: float) -> None:
             raise PlanningError(f"{name} must not be negative, got {value!r}")
 
 
-def check_std(std: Std) -> None:
+def check_std(std: Std, name: str = "std_init") -> None:
     numbers = std if isinstance(std, tuple) else (std,)
     if not numbers or not all(is_number(number) and 0 < number < float("inf") for number in numbers):
-        raise PlanningError(f"std_init must be positive and finite, got {std!r}")
+        raise PlanningError(f"{name} must be positive and finite, got {std!r}")

@@ -38,6 +38,10 @@ class Offer:
         entry = condition(self.name)
         if not entry.searches or entry.choose is not None:
             raise AcidError(f"the condition {self.name!r} does not plan, so it cannot be served")
+        if entry.disturb is not None or entry.search_of(self.spec) != self.spec:
+            raise AcidError(f"the condition {self.name!r} is for evaluation only, so it cannot be served")
+        if self.spec.execute is not None:
+            raise AcidError("a server plans when it is asked, and clients execute what they like: leave --execute out")
 
     @classmethod
     def usual(cls, cell: Cell, name: str, lam: float | None, spec: SearchSpec, **where: Any) -> Offer:

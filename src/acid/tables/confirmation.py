@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from acid.evaluation import BASELINE, Paired, paired
+from acid.evaluation import BASELINE, Paired
 from acid.evaluation.protocol import Split
 from acid.evaluation.table import difference, markdown, p_value
 from acid.report.chart import Bar, Forest
@@ -13,7 +13,7 @@ from acid.tables.compute import MIDDLE
 from acid.tables.names import called_cell
 from acid.tables.parts import CHOICE as PARTS_CHOICE
 from acid.tables.proposals import FEEDBACK, SEARCHED, STD, TINY
-from acid.tables.table import Choice, Claim, Findings, Study, Table
+from acid.tables.table import Choice, Claim, Comparison, Findings, Study, Table
 from acid.tables.verdict import Verdict, judge_gains
 
 CELLS = (("cube", "lewm"), ("cube", "pldm"), ("reacher", "lewm"), ("reacher", "pldm"))
@@ -48,9 +48,6 @@ ACID_PROPOSED, START = "ACID, from a proposal", "start: proposal against Origina
 SEARCH = "proposal + ACID against the policy"
 FEW = "proposal + ACID, 30 candidates a plan, against Original, 9 000"
 
-Side = tuple[Study, str]
-Comparison = tuple[Side, Side]
-
 
 def _comparisons(task: str, model: str) -> Mapping[str, Comparison]:
     """What is compared with what in a cell, by a name for the reader."""
@@ -81,12 +78,10 @@ def gain(findings: Findings, cell: tuple[str, str], name: str) -> Paired | None:
 
 
 def over_all(findings: Findings, name: str) -> Paired | None:
-    """Of a comparison over the episodes of all cells; None while one of them is missing."""
+    """Of a comparison over the problems of all cells; None while one of them is missing."""
     if any(gain(findings, cell, name) is None for cell in CELLS):
         return None
-    sides = zip(*(_comparisons(*cell)[name] for cell in CELLS), strict=True)
-    mine, theirs = (findings.pooled(side) or {} for side in sides)
-    return paired(mine, theirs)
+    return findings.gain_over(_comparisons(*cell)[name] for cell in CELLS)
 
 
 def overview(findings: Findings) -> list[str]:
@@ -114,7 +109,7 @@ def show(findings: Findings) -> list[Forest]:
     """Each comparison over all cells."""
     found = {name: over_all(findings, name) for name in NAMES}
     bars = [
-        Bar(name, 100 * one.difference, 100 * one.low, 100 * one.high, note=f"{one.n} episodes")
+        Bar(name, 100 * one.difference, 100 * one.low, 100 * one.high, note=f"{one.n} problems")
         for name, one in found.items()
         if one is not None
     ]
@@ -167,7 +162,8 @@ CONFIRMATION = Table(
         "λ of told with shapes was chosen of 0.07, 0.2 and 0.5 on 40 other episodes with N 100.",
         "looks after: model steps before the next decision: 5 is open loop, as published (CEM, N 300, J 30, K 30); 1",
         "is closed loop, with plans that become shorter as the goal comes nearer, N 90, J 10 or N 10, J 3.",
-        "n paired episodes; 95 % intervals, McNemar test.",
+        "n paired problems; 95 % intervals, McNemar test. all: 600 problems, each by the mean over its two models,",
+        "sign-flip test.",
     ),
     show=show,
 )

@@ -190,8 +190,9 @@ def judge_pushes(findings: Findings, tasks: Sequence[str], most: int) -> Verdict
             said.append(f"never on {called(study.task)}")
             found.append((math.inf, math.inf))
             continue
-        mean, low, high = (round(value * pushes) for value in (share.mean, share.low, share.high))
-        said.append(f"after {mean} of {pushes} pushes on {called(study.task)} (95 % interval {low} to {high})")
+        mean, low, high = (value * pushes for value in (share.mean, share.low, share.high))
+        last = f"{high:.0f}" if math.isfinite(high) else "never"
+        said.append(f"after {mean:.0f} of {pushes} pushes on {called(study.task)} (95 % interval {low:.0f} to {last})")
         found.append((low, high))
     if len(found) < len(tasks):
         return None

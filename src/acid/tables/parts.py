@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from acid.evaluation import BASELINE, condition, paired
+from acid.evaluation import BASELINE, condition
 from acid.evaluation.table import difference, p_value
 from acid.report.chart import Bar, Forest
 from acid.tables import columns
@@ -23,10 +23,10 @@ def over_all(findings: Findings) -> list[str]:
     for name in COMPARED:
         cells = [study for study in findings.studies if findings.rows(study, name) and findings.rows(study, BASELINE)]
         if cells:
-            mine, theirs = (findings.pooled((cell, one) for cell in cells) or {} for one in (name, BASELINE))
-            gain = paired(mine, theirs)
+            gain = findings.gain_over(((cell, name), (cell, BASELINE)) for cell in cells)
+            assert gain is not None
             told = f"{difference(gain, share=True)}, p {p_value(gain)}"
-            lines.append(f"{name}, {len(cells)} cells, {gain.n} episodes: {told}")
+            lines.append(f"{name}, {len(cells)} cells, {gain.n} problems: {told}")
     return lines
 
 

@@ -43,10 +43,9 @@ def _shared(runs: Sequence[Sequence[Row]]) -> list[list[Row]]:
 
 
 def _resampled(share: Share, n: int) -> Interval | None:
-    """Of all episodes, with an interval over episodes drawn again; one that never gets there counts as the worst."""
+    """Of all episodes, with an interval over episodes drawn again; its end is infinite if too many never get there."""
     rng = np.random.default_rng(0)
     found = np.array([share(draw) for draw in [np.arange(n), *rng.integers(n, size=(RESAMPLES, n))]])
     if not np.isfinite(found[0]):
         return None
-    finite = np.where(np.isfinite(found), found, np.nanmax(found[np.isfinite(found)]))
-    return percentile_interval(finite, n)
+    return percentile_interval(found, n)

@@ -87,10 +87,10 @@ def borrowed_against_own(findings: Findings) -> list[str]:
     cells = [s for s in findings.studies if findings.rows(s, "acid-swapped") and findings.rows(s, "acid")]
     if not cells:
         return []
-    borrowed, own = (findings.pooled((cell, name) for cell in cells) or {} for name in ("acid-swapped", "acid"))
-    found = paired(borrowed, own)
+    found = findings.gain_over(((cell, "acid-swapped"), (cell, "acid")) for cell in cells)
+    assert found is not None
     told_ = f"{difference(found, share=True)}, p {p_value(found)}"
-    return [f"A borrowed verifier less the cell's own, {len(cells)} cells, {found.n} episodes: {told_}"]
+    return [f"A borrowed verifier less the cell's own, {len(cells)} cells, {found.n} problems: {told_}"]
 
 
 def judge_own(findings: Findings) -> Verdict | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -66,6 +67,10 @@ class Study:
     def protocol(self, episodes: int, split: Split | None = None) -> Protocol:
         usual = Protocol.of(self.setup, episodes=episodes, split=split or self.split)
         return usual if self.budget is None else replace(usual, budget=self.budget)
+
+
+Side = tuple[Study, str]  # a condition of a study
+Comparison = tuple[Side, Side]  # one less another
 
 
 @dataclass(frozen=True)
@@ -288,7 +293,7 @@ class Findings:
                     shown.add(key)
                     own = study.model == reference.model and name == reference.baseline
                     against = [] if own else baseline
-                    every_start = self.rows(study, name, starts="paper")
+                    every_start = self.rows(study, name, starts="paper") if study.split == "test" else ()
                     yield Line(study, name, self.lam(study, name), rows, against, every_start)
 
     def compare(
@@ -330,6 +335,22 @@ class Findings:
                 return None
             values |= {(study.model, study.task, *pair): value for pair, value in values_of(rows, metric).items()}
         return values
+
+    def gain_over(self, comparisons: Iterable[Comparison], *, metric: str = "success") -> Paired | None:
+        """All comparisons of one condition with another together; None while rows of one of them are missing.
+
+        A problem that several world models were tested on counts once, by the mean over them: what happens to one of
+        them there is not independent of what happens to the others.
+        """
+        sides: dict[Any, list[tuple[float, float]]] = defaultdict(list)
+        for (study, name), (other, theirs) in comparisons:
+            mine, base = values_of(self.rows(study, name), metric), values_of(self.rows(other, theirs), metric)
+            if not mine.keys() & base.keys():
+                return None
+            for pair in mine.keys() & base.keys():
+                sides[study.task, *pair].append((mine[pair], base[pair]))
+        means = ({key: fmean(pair[k] for pair in pairs) for key, pairs in sides.items()} for k in (0, 1))
+        return paired(*means) if sides else None
 
     def jobs(self) -> list[Job]:
         """Everything that is reported; a run that serves two studies is done once, for the one with more episodes."""

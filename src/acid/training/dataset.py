@@ -91,6 +91,7 @@ def encode_rows(job: Job, model: LearnedWorldModel, views: Views | None = None) 
     else:
         encoder, ids, batch, dtype = checkpoint.fingerprint(job.cell / "model"), job.partition.train, 512, torch.float32
         known += f" {job.partition.held_out_share} {job.partition.seed}"
+    known += "" if views is None else f" {views.fingerprint}"
     name = f"{data.stem}.{encoder}{'' if views is None else f'.{views.name}'}.latents.safetensors"
     columns = model.columns if views is None else views.columns
     latents = cached_latents(

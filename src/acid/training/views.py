@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,12 @@ from acid import tasks
 from acid.data import Episodes
 from acid.errors import DataError
 from acid.loop import SettingError
+from acid.models.patch_encoders import digest
 from acid.tasks.symmetry import Symmetry
-from acid.training.part import Job
+from acid.training.part import Job, spread
 
-ALIKE = 1.0  # of 255: frames of one state by two machines differ by less
+CHECKED = 16  # frames, spread over the dataset, that are drawn again
+ALIKE = 0.25  # of how far a symmetry changes a frame: two machines' frames of one state differ by less
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,7 @@ class Views:
     actions: Tensor  # float32 [V, a, a]: what multiplies a recorded action
     show: Callable[[Any], Sequence[Tensor]]  # what is read of some frames to the pixels [M, S, S, 3] of each view
     columns: tuple[str, ...] = ()  # of the dataset, that are read besides pixels
+    fingerprint: str = ""  # changes with what is shown
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -64,38 +67,60 @@ def _symmetric(job: Job, size: int) -> Views:
         )
     if "state" not in job.episodes.columns:
         raise DataError(f"{job.episodes.path} has no column 'state', which frames under a symmetry are drawn from")
-    drawing = Drawing(job.task, job.episodes, known)
-    drawing.check()
+    drawing = Drawing(job.task, job.episodes.shape("pixels")[0], known)
     matrices = torch.from_numpy(np.stack([np.eye(size), *(symmetry.action for symmetry in known)])).float()
-    return Views("symmetric", matrices, drawing, ("state",))
+    few = _check(drawing, job.episodes)
+    fingerprint = digest({"actions": matrices, "frames": torch.stack(list(few))})
+    return Views("symmetric", matrices, drawing, ("state",), fingerprint)
 
 
 class Drawing:
     """Draws recorded states again under symmetries."""
 
-    def __init__(self, task: str, episodes: Episodes, symmetries: Sequence[Symmetry]) -> None:
-        self._task, self._episodes, self._size = task, episodes, episodes.shape("pixels")[0]
-        self._symmetries = symmetries
+    def __init__(self, task: str, size: int, symmetries: Sequence[Symmetry]) -> None:
+        self._name, self._size, self._symmetries = task, size, symmetries
 
-    def check(self) -> None:
-        """A DataError if recorded frames look otherwise than the task draws them, as those of another simulator do."""
-        recorded, state = (self._episodes.read(name, np.array([0]))[0] for name in ("pixels", "state"))
-        with closing(tasks.make(self._task, size=self._size)) as task:
-            away = np.abs(_draw(task, state).astype(np.int16) - recorded).mean()
-        if away > ALIKE:
-            raise DataError(
-                f"frames of {self._episodes.path} are not what {self._task} draws of their states ({away:.1f} of 255 "
-                "away on average), so frames under a symmetry would be of another kind; train without symmetries"
-            )
-
-    def __call__(self, seen: dict[str, Tensor]) -> Sequence[Tensor]:
+    def __call__(self, seen: Mapping[str, Tensor]) -> Sequence[Tensor]:
         """{"pixels": [M, S, S, 3], "state": [M, S]} to the pixels of each view."""
         states = seen["state"].numpy()
-        with closing(tasks.make(self._task, size=self._size)) as task:
-            drawn = [[_draw(task, symmetry.state(state)) for state in states] for symmetry in self._symmetries]
-        return seen["pixels"], *(torch.from_numpy(np.stack(frames)) for frames in drawn)
+        turned = (np.stack([symmetry.state(state) for state in states]) for symmetry in self._symmetries)
+        return seen["pixels"], *map(self.draw, turned)
+
+    def draw(self, states: np.ndarray) -> Tensor:
+        """Pixels uint8 [M, S, S, 3] of states [M, S]."""
+        return torch.from_numpy(np.stack([_draw(self._task, state) for state in states]))
+
+    @cached_property
+    def _task(self) -> tasks.Task:
+        """Built once; its renderer is freed with the process."""
+        return tasks.make(self._name, size=self._size)
 
 
 def _draw(task: tasks.Task, state: np.ndarray) -> np.ndarray:
     task.set_state(state)
     return task.render()
+
+
+def _check(drawing: Drawing, episodes: Episodes) -> Sequence[Tensor]:
+    """A few frames in every view; a DataError if recorded frames look otherwise than the task draws their states.
+
+    So they do if they are of another simulator, or if the column tells something else than the states of the frames.
+    """
+    rows = spread(np.arange(episodes.rows), CHECKED)
+    seen = {name: torch.from_numpy(episodes.read(name, rows)) for name in ("pixels", "state")}
+    recorded, *others = drawing(seen)
+    again = drawing.draw(seen["state"].numpy())
+    away = _apart(recorded, again)
+    changed = torch.stack([_apart(view, again) for view in others]).amin(0)
+    if (away > ALIKE * changed).any():
+        row = int(rows[int((away > ALIKE * changed).nonzero()[0])])
+        raise DataError(
+            f"the frame in row {row} of {episodes.path} is not what the task draws of its state, so frames under a "
+            "symmetry would not fit the recorded ones; train without symmetries"
+        )
+    return recorded, *others
+
+
+def _apart(frames: Tensor, others: Tensor) -> Tensor:
+    """Mean absolute difference [M] of pixels [M, S, S, 3]."""
+    return (frames.float() - others.float()).abs().mean((1, 2, 3))

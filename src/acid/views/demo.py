@@ -64,7 +64,7 @@ def run(
     if cell.has("policy"):
         specs[PROPOSED] = SearchSpec.usual(setup, **kit.proposed, **usual)
     protocol = Protocol.of(setup, episodes=(40 if quick else 5) if episodes is None else episodes)
-    films, instances = out / "films", cell.instances(protocol, data)
+    films, instances = out / ".films", cell.instances(protocol, data)  # of our own, to be removed at the end
     jobs = {}
     for name, search in {**specs, IDLE: spec}.items():
         lam = cell.chosen_lambda(condition(name))
