@@ -26,7 +26,7 @@ from acid.evaluation import (
     save_instances,
     shipped,
 )
-from acid.evaluation.cells import ASSETS
+from acid.evaluation.cells import ASSETS, may_share
 from acid.evaluation.kits import Kit
 from acid.planning import CEM, Planner, PolicyProposal, acid_cost
 from acid.tasks.navigation import Navigation
@@ -123,6 +123,28 @@ def test_problems_to_confirm_with_come_from_another_dataset(tmp_path: Path):
             drawn = cell.draw(data, protocol)
             assert {instance.episode for instance in drawn} == {0, 1, 2, 3}  # no half is kept for something else
             assert [i.id for i in cell.instances(protocol)] == [i.id for i in drawn.unsolved]
+
+
+@pytest.mark.parametrize(
+    ("ours", "trained_on", "known", "shared"),
+    [
+        (
+            {"format": "recon", "files": "abc", "size": "64"},
+            {"format": "recon", "files": "abc", "size": "32"},
+            "x",
+            True,
+        ),
+        ({"format": "recon", "files": "abc"}, {"format": "recon", "files": "def"}, "x", False),
+        ({}, {}, "x", False),  # nobody says where from, but the contents are known to differ
+        ({}, {}, None, True),
+        ({"collection": json.dumps({"task": "cube", "seed": 1, "episodes": 9})}, {}, "x", False),
+    ],
+)
+def test_datasets_share_episodes_as_far_as_they_tell(tmp_path: Path, ours, trained_on, known, shared: bool):
+    with EpisodeWriter(tmp_path / "data.h5", attributes=ours) as writer:
+        writer.write({"action": np.zeros((3, 2), np.float32)})
+    metadata = {"data": trained_on, "partition": {"fingerprint": known}}
+    assert may_share(metadata, Episodes(tmp_path / "data.h5")) is shared
 
 
 def test_a_lambda_of_the_users_own_comes_first_and_the_package_stays(tmp_path: Path):

@@ -66,8 +66,8 @@ class Where:
     """reacher, pusht, cube, rope, granular, navigation, package.module:Class, or reacher-published, pusht-published,
     cube-published: with frames and steps like those of published datasets."""
     model: str | None = None
-    """lewm or pldm (reacher, pusht, cube), lewm-shapes (pusht, cube), pldm-shapes (pusht), dinowm (rope, granular),
-    nwm or nwm-diffusion (navigation); default: that of --folder, or the first shipped (of the demo of pusht:
+    """lewm or pldm (reacher, pusht, cube), lewm-shapes (pusht, cube), pldm-shapes (pusht), dinowm or dinowm-symmetric
+    (rope, granular), nwm or nwm-diffusion (navigation); default: that of --folder, or the first shipped (of the demo of pusht:
     lewm-shapes)."""
     folder: Path | None = None
     """The folder of your own cell, with subfolders model and verifier; default: the shipped cell."""
