@@ -134,7 +134,7 @@ def test_problems_to_confirm_with_come_from_another_dataset(tmp_path: Path):
             "x",
             True,
         ),
-        ({"format": "recon", "files": "abc"}, {"format": "recon", "files": "def"}, "x", False),
+        ({"files": "abc"}, {"files": "def"}, "x", False),
         ({}, {}, "x", False),  # nobody says where from, but the contents are known to differ
         ({}, {}, None, True),
         ({"collection": json.dumps({"task": "cube", "seed": 1, "episodes": 9})}, {}, "x", False),

@@ -67,8 +67,8 @@ class Where:
     cube-published: with frames and steps like those of published datasets."""
     model: str | None = None
     """lewm or pldm (reacher, pusht, cube), lewm-shapes (pusht, cube), pldm-shapes (pusht), dinowm or dinowm-symmetric
-    (rope, granular), nwm or nwm-diffusion (navigation); default: that of --folder, or the first shipped (of the demo of pusht:
-    lewm-shapes)."""
+    (rope, granular), nwm or nwm-diffusion (navigation); default: that of --folder, or the first shipped (of the demo of
+    pusht: lewm-shapes)."""
     folder: Path | None = None
     """The folder of your own cell, with subfolders model and verifier; default: the shipped cell."""
     results: Path = Path("results")
