@@ -35,7 +35,7 @@ def _small(task: str) -> Study:
 
 def _near(task: str) -> Study:
     """The same around the best of the first 150 candidates."""
-    return Study(task, TURNED, PROPOSED[1:], NEAR_BEST, options={"near": 0.3}, lam=1.0, against=_usual(task))
+    return Study(task, TURNED, PROPOSED[2:], NEAR_BEST, options={"near": 0.3}, lam=1.0, against=_usual(task))
 
 
 Side = tuple[Callable[[str], Study], str]  # of each task, and a condition
@@ -58,7 +58,10 @@ def _claim(sentence: str, ours: Side, other: Side, than: str) -> Claim:
 SYMMETRIES = Table(
     name="symmetries",
     title="Rope and Granular with a world model that saw every push turned, and with searches from a policy",
-    studies=tuple(study for task in TASKS for study in (_usual(task), _policy(task), _small(task), _near(task))),
+    studies=(
+        *(study for task in TASKS for study in (_usual(task), _policy(task), _small(task))),
+        _near("rope"),
+    ),
     episodes=100,
     columns=(
         columns.TASK,
@@ -74,34 +77,28 @@ SYMMETRIES = Table(
     metrics=("chamfer", "final_error"),
     claims=(
         _claim(
-            "Around the best of a policy's pushes, ACID with the new model ends nearer than ACID with the usual one.",
-            (_near, "proposal-acid"),
+            "From a proposal, ACID with the new model and 300 candidates ends nearer than with the usual one and all.",
+            (_small, "proposal-acid"),
             (_usual, "acid"),
             "ACID with the usual model and all candidates",
         ),
         _claim(
-            "With 300 candidates and the goal cost alone, the new model ends nearer than the usual one with all.",
-            (_small, BASELINE),
-            (_usual, BASELINE),
-            "the usual model with all candidates",
-        ),
-        _claim(
-            "With the new model and 300 candidates, ACID's cost gains on the goal cost alone.",
-            (_small, "acid"),
-            (_small, BASELINE),
-            "the goal cost alone",
-        ),
-        _claim(
-            "With as many candidates, a proposal gains on a search without one.",
+            "With the new model and 300 candidates, a proposal gains on a search without one.",
             (_small, "proposal"),
             (_small, BASELINE),
             "the goal cost alone without a proposal",
         ),
         _claim(
-            "Around the best of a policy's pushes, ACID's cost gains on the goal cost alone.",
-            (_near, "proposal-acid"),
-            (_near, "proposal"),
+            "Without a proposal, ACID's cost gains on the goal cost alone.",
+            (_small, "acid"),
+            (_small, BASELINE),
             "the goal cost alone",
+        ),
+        _claim(
+            "From a proposal, ACID's cost gains on the goal cost alone.",
+            (_small, "proposal-acid"),
+            (_small, "proposal"),
+            "the proposal with the goal cost alone",
         ),
     ),
     legend=(
@@ -112,7 +109,8 @@ SYMMETRIES = Table(
         "mean push of a goal-conditioned policy, without a world model. proposal: half of the first candidates are",
         "pushes that this policy samples. One push at a time, six in all.",
         "λ of dinowm is each cell's own; that of dinowm-symmetric was chosen of 0.3 and 1 on 24 other problems, for",
-        "acid with 300 candidates and, near, for proposal-acid.",
+        "acid with 300 candidates and, near, for proposal-acid. Of five searches from a proposal that were tried there",
+        "on Rope, near with λ 1 ended nearest; it was run on the reported problems after the others.",
         "Chamfer distance in task units (1 = 10 cm), lower is better; n paired held-out problems; 95 % intervals.",
     ),
 )
