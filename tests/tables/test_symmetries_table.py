@@ -30,6 +30,9 @@ def test_what_the_turned_pushes_and_the_policy_gain_is_judged(tmp_path: Path) ->
     fill(findings, usual, {"original": 2.0, "acid": 1.5, "policy": 3.0, "proposal": 1.0, "proposal-acid": 1.0})
     kinds = [str(claim.judge(findings)).split(" at ")[0] for claim in SYMMETRIES.claims]
     assert kinds == ["confirmed"] * 3 + ["not confirmed"]
+    (forest,), (path,) = SYMMETRIES.show(findings), SYMMETRIES.draw(findings, tmp_path)
+    assert [round(bar.value, 3) for bar in forest.bars] == [0.0, -0.5, -1.0, -1.0] * 2
+    assert path.stat().st_size > 1000
     rows = {tuple(row[:3] + row[4:5]): row for row in cells(write(findings))}
     assert rows["rope", "dinowm", "acid", "2000"][7] == "-"
     assert rows["rope", TURNED, "proposal-acid", "300 near"][7].startswith("-1.000")
