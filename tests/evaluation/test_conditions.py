@@ -144,9 +144,8 @@ def test_a_verifier_is_borrowed_from_the_other_model_of_the_task():
     checkpoints = bench.provenance(condition("acid-swapped")).checkpoints
     assert checkpoints["borrowed_verifier"] != checkpoints["verifier"]
     assert REACHER.lender is None  # its two world models have latents of different sizes
-    rope = Cell("rope", "dinowm")
-    alone = Bench(rope, SearchSpec.usual(rope.task_class.setup), Protocol(episodes=1))
-    with pytest.raises(AcidError, match="'acid-swapped' does not apply to rope with dinowm: the task has no other"):
+    alone = Bench(REACHER, SearchSpec.usual(REACHER.task_class.setup), Protocol(episodes=1))
+    with pytest.raises(AcidError, match="'acid-swapped' does not apply to reacher with lewm: the task has no other"):
         condition("acid-swapped").check_applies(alone)
 
 

@@ -65,7 +65,7 @@ def test_a_borrowed_verifier_has_to_gain_over_original(tmp_path: Path):
             add(findings, study, name, wins)
     assert str(SWAP.claims[0].judge(findings)).startswith("contradicted")
     assert str(SWAP.claims[1].judge(findings)).startswith("confirmed")
-    assert "less the cell's own, 6 cells, 240 episodes: -70.0%" in write(findings)
+    assert "less the cell's own, 6 cells, 80 problems: -70.0%" in write(findings)
 
 
 @pytest.fixture
