@@ -14,7 +14,18 @@ from acid.tables.rollouts import Rollouts, rollouts_file
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 
 
-NAMES = ("planning", "deformable", "proposals", "compute", "parts", "shapes", "symmetries", "robustness", "weighting")
+NAMES = (
+    "planning",
+    "deformable",
+    "proposals",
+    "compute",
+    "parts",
+    "shapes",
+    "symmetries",
+    "confirmation",
+    "robustness",
+    "weighting",
+)
 SLOW = pytest.param("navigation", marks=pytest.mark.slow)
 
 
